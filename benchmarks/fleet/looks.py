@@ -16,7 +16,7 @@ from benchmarks.fleet.nodes import Fleet, frame, recorded, scraped
 from benchmarks.markdown import MIB, table
 from benchmarks.processes import ROOT, Process, free_port, started
 from benchmarks.prometheus import cost_of, stored
-from exporter.fleet import attention, nodes, queries, shares, targets
+from exporter.fleet import namespaces, nodes, sick_and_idle, targets
 from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.watch import read_fleet
 
@@ -53,9 +53,9 @@ def asked() -> dict[str, str]:
     return (
         dict(targets.QUESTIONS)
         | nodes.QUESTIONS
-        | shares.namespace_questions(_DAY)
-        | attention.QUESTIONS
-        | attention.DETAILS
+        | namespaces.namespace_questions(_DAY)
+        | sick_and_idle.QUESTIONS
+        | sick_and_idle.DETAILS
     )
 
 
@@ -92,7 +92,7 @@ def _lines(rows: Sequence[Row], count: int, times: Mapping[str, Sequence[int]]) 
             mine = labels.replace(_NODE, f"{copy:06d}") if of_node else labels
             mine = re.sub(r'(namespace="[^"]*-)0"', rf'\g<1>{copy % _TEAMS}"', mine)
             for at in times.get(row.name, times[""]):
-                value = at if row.name == queries.SNAPSHOT else row.value
+                value = at if row.name == targets.SNAPSHOT else row.value
                 yield f"{row.name}{{{mine}}} {value:.17g} {at}"
 
 
@@ -100,7 +100,7 @@ def measured(rows: Sequence[Row], count: int) -> Look:
     """Measure looks at ``count`` nodes with these series, and the hub that shows them."""
     now = int(time.time())
     start, end = now - _BEFORE, now + _AFTER
-    info, snapshot = queries.NODE_INFO, queries.SNAPSHOT
+    info, snapshot = targets.NODE_INFO, targets.SNAPSHOT
     recent = dict.fromkeys((info, snapshot), range(start, end, _SCRAPE)) | {"": range(start, end, _STEP)}
     # GPU-hours are added up over a day.
     hours = [row for row in rows if "gpu_seconds:increase1h" in row.name]
@@ -114,12 +114,9 @@ async def _look(count: int, url: str) -> None:
     client = Client(url, deadline=60.0)
     fleet = await read_fleet(client, _DAY)
     await client.close()
-    if (
-        fleet.problems
-        or len(fleet.answering) != count
-        or any(node.compute.held.missing for node in fleet.nodes)
-    ):
-        raise RuntimeError(f"{len(fleet.answering)} nodes answer, problems: {fleet.problems}")
+    answering = len(fleet.nodes) - len(fleet.silent)
+    if fleet.problems or answering != count or any(node.compute.held.missing for node in fleet.nodes):
+        raise RuntimeError(f"{answering} nodes answer, problems: {fleet.problems}")
 
 
 def _hub_memory(prometheus: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from exporter.wording import UNKNOWN, short_names
+from exporter.wording import UNKNOWN, decimal, short_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,7 @@ class Amount:
 
 
 UNKNOWN_AMOUNT = Amount(missing=1)
-"""An unknown amount."""
-
 FAILED_AMOUNT = Amount(missing=1, refused=True)
-"""An unknown amount whose query failed."""
 
 
 def closed(total: float | None, known: int, expected: int | None) -> Amount:
@@ -66,6 +63,18 @@ def closed(total: float | None, known: int, expected: int | None) -> Amount:
     return Amount(total, max(known, 1), missing)
 
 
+def total_amount(amounts: Iterable[Amount]) -> Amount:
+    """Return the sum of amounts."""
+    return sum(amounts, Amount())
+
+
+def size_of(size: Amount, *parts: Amount) -> Amount:
+    """Return a size to print next to some parts of it; unknown if it is incomplete and below one of them."""
+    if size.missing and any(part.known and part.total > size.total for part in parts):
+        return Amount(missing=size.missing, refused=size.refused)
+    return size
+
+
 class Share(NamedTuple):
     """An amount held, the part of it that is used, and the part held but not used.
 
@@ -81,26 +90,19 @@ class Share(NamedTuple):
         return {"held": self.held.as_dict(), "used": self.used.as_dict(), "wasted": self.wasted.as_dict()}
 
 
-def size_of(size: Amount, *parts: Amount) -> Amount:
-    """Return a size to print next to some parts of it; unknown if it is incomplete and below one of them."""
-    if size.missing and any(part.known and part.total > size.total for part in parts):
-        return Amount(missing=size.missing, refused=size.refused)
-    return size
-
-
-def total_amount(amounts: Iterable[Amount]) -> Amount:
-    """Return the sum of amounts."""
-    return sum(amounts, Amount())
+UNKNOWN_SHARE = Share()
 
 
 def total_share(shares: Iterable[Share]) -> Share:
     """Return the sum of shares."""
-    all_shares = list(shares)
-    return Share(*(total_amount(share[place] for share in all_shares) for place in range(len(Share._fields))))
+    held, used, wasted = Amount(), Amount(), Amount()
+    for share in shares:
+        held, used, wasted = held + share.held, used + share.used, wasted + share.wasted
+    return Share(held, used, wasted)
 
 
 class Units(NamedTuple):
-    """What is held and offered of a resource."""
+    """The held and the offered units of a resource."""
 
     resource: str  # "" for the slices of the vendors' own plug-ins together
     held: Amount = UNKNOWN_AMOUNT
@@ -109,8 +111,22 @@ class Units(NamedTuple):
 
     @property
     def size(self) -> Amount:
-        """What is offered, as a size of what is held."""
+        """The offered units, as a size of the held ones."""
         return size_of(self.offered, self.held)
+
+    @property
+    def has_size(self) -> bool:
+        """Whether a size is shown; a resource may have none, of slices an unknown one is shown too."""
+        return not self.resource or self.size.value is not None
+
+    @property
+    def of_size(self) -> str:
+        """The size as text after the held units, "" if none is shown."""
+        return f" of {self.size.text(whole)}" if self.has_size else ""
+
+    def text(self, name: str) -> str:
+        """Return the held units and the size as text; ``name`` is "" for slices that are the only units."""
+        return f"{self.held.text(whole)}{self.of_size}{f' {name}' if name else ''}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -118,7 +134,31 @@ class Units(NamedTuple):
 
 
 UNKNOWN_SLICES = Units("")
-"""Unknown slices."""
+
+
+def total_of(resource: str, parts: Sequence[Units]) -> Units:
+    """Return the sum of units of one resource."""
+    unhealthy = [part.unhealthy for part in parts if part.unhealthy is not None]
+    return Units(
+        resource,
+        total_amount(part.held for part in parts),
+        total_amount(part.offered for part in parts),
+        sum(unhealthy) if len(unhealthy) == len(parts) else None,
+    )
+
+
+def total_units(of_nodes: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
+    """Return the sum of units by resource; None if none is known and there may be some."""
+    nodes = list(of_nodes)
+    known = [units for units in nodes if units is not None]
+    unknown = len(nodes) - len(known)
+    if unknown and not any(known):
+        return None
+    by_resource: dict[str, list[Units]] = {}
+    for part in chain.from_iterable(known):
+        by_resource.setdefault(part.resource, []).append(part)
+    missing = Units("", Amount(missing=unknown), Amount(missing=unknown))
+    return tuple(total_of(resource, [*parts, missing]) for resource, parts in sorted(by_resource.items()))
 
 
 def shown_units(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ...]:
@@ -126,67 +166,7 @@ def shown_units(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ..
     has_slices = bool(slices.held.known or slices.offered.known)
     if units is None:
         return (slices if has_slices else Units("", FAILED_AMOUNT, FAILED_AMOUNT),)
-    return ((slices,) if has_slices or not units else ()) + tuple(units)
-
-
-def total_units(of_nodes: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
-    """Return the sum of units by resource; None if none is known and there may be some."""
-    every = list(of_nodes)
-    known = [units for units in every if units is not None]
-    if len(known) < len(every) and not any(known):
-        return None
-    missing = Amount(missing=len(every) - len(known))
-    by_resource: dict[str, list[Units]] = {}
-    for part in chain.from_iterable(known):
-        by_resource.setdefault(part.resource, []).append(part)
-    return tuple(
-        Units(
-            resource,
-            total_amount(part.held for part in parts) + missing,
-            total_amount(part.offered for part in parts) + missing,
-            total_unhealthy(parts),
-        )
-        for resource, parts in sorted(by_resource.items())
-    )
-
-
-def total_unhealthy(units: Iterable[Units]) -> float | None:
-    """Return the sum of unhealthy units; None if the query for one failed."""
-    counts = [part.unhealthy for part in units]
-    return None if None in counts else sum(filter(None, counts))
-
-
-def slices_json(slices: Units, units: Sequence[Units] | None) -> dict[str, Any]:
-    """Return both as JSON data."""
-    return {
-        "slices_held": slices.held.as_dict(),
-        "slices_offered": slices.size.as_dict(),
-        "units": None if units is None else [part.as_dict() for part in units],
-    }
-
-
-def words(parts: Sequence[Units]) -> str:
-    """Return what is held of each, as text."""
-    return ", ".join(word(name, part) for name, part in named(parts))
-
-
-def word(name: str, part: Units) -> str:
-    """Return what is held of one, as text; without the total if that is not reported."""
-    return f"{part.held.text(whole)}{_of(part)}{f' {name}' if name else ''}"
-
-
-def held_words(name: str, part: Units) -> str:
-    """Return what is held of one, as text among other totals."""
-    return f"{name or 'slices'} {part.held.text(whole)} held{_of(part)}"
-
-
-def _of(part: Units) -> str:
-    return "" if is_alone(part) else f" of {part.size.text(whole)}"
-
-
-def is_alone(part: Units) -> bool:
-    """Return whether the total of a resource is not reported."""
-    return bool(part.resource) and part.size.value is None
+    return (slices, *units) if has_slices or not units else tuple(units)
 
 
 def named(parts: Sequence[Units]) -> Iterator[tuple[str, Units]]:
@@ -196,6 +176,16 @@ def named(parts: Sequence[Units]) -> Iterator[tuple[str, Units]]:
     return zip((name or slices for name in names), parts, strict=True)
 
 
+def words(parts: Sequence[Units]) -> str:
+    """Return the held units of each resource as text."""
+    return ", ".join(part.text(name) for name, part in named(parts))
+
+
 def whole(value: float) -> str:
     """Return a count as text."""
     return f"{value:.0f}"
+
+
+def gpu_shares(value: float) -> str:
+    """Return shares of physical GPUs as text."""
+    return decimal(value, 2)

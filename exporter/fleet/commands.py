@@ -8,11 +8,14 @@ from typing import TypeVar
 
 from exporter.config import Settings, SettingsError
 from exporter.fleet.cluster_advice import advice_text, cluster_advice_json, read_advice
-from exporter.fleet.inspection import inspect, inspection_json, inspection_text
-from exporter.fleet.pages.routes import Cluster, FleetPages, make_hub_app
+from exporter.fleet.inspection import inspect
+from exporter.fleet.json_data import inspection_json
+from exporter.fleet.pages.links import NodeUrl, TemplateError
+from exporter.fleet.pages.routes import FleetPages, make_hub_app
 from exporter.fleet.prometheus import Prometheus, PrometheusError
-from exporter.fleet.targets import MissingSeriesError, NodeLinks, TemplateError, UnknownNameError
-from exporter.fleet.watch import Watch, hub_registry
+from exporter.fleet.targets import MissingSeriesError, UnknownNameError
+from exporter.fleet.text import inspection_text
+from exporter.fleet.watch import Watch
 from exporter.formats.advice import advice_csv
 from exporter.output import print_text, terminal_width
 from exporter.server_process import run_until, shutdown_signals, tune_malloc
@@ -21,9 +24,9 @@ from exporter.web.kit.http.server import Server
 from exporter.web.kit.live.broadcaster import Ticker
 
 # Queries of a large cluster take Prometheus a while.
-DEADLINE = 60.0
-FAILED = 1
-Answer = TypeVar("Answer")
+_DEADLINE = 60.0
+_FAILED = 1
+Result = TypeVar("Result")
 
 
 def _prometheus_of(settings: Settings) -> Prometheus:
@@ -35,14 +38,14 @@ def _prometheus_of(settings: Settings) -> Prometheus:
             "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
         )
     token, certificates = settings.prometheus_token_file, settings.prometheus_ca_file
-    return Prometheus(settings.prometheus_url, token_file=token, ca_file=certificates, deadline=DEADLINE)
+    return Prometheus(settings.prometheus_url, token_file=token, ca_file=certificates, deadline=_DEADLINE)
 
 
-async def _asked(settings: Settings, ask: Callable[[Prometheus], Awaitable[Answer]]) -> Answer | None:
-    """Return an answer from Prometheus; None if there is none, after printing the reason."""
+async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
+    """Return what is read from Prometheus; None if it cannot be, after printing the reason."""
     prometheus = _prometheus_of(settings)
     try:
-        return await ask(prometheus)
+        return await read(prometheus)
     except (PrometheusError, MissingSeriesError, UnknownNameError) as error:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
         return None
@@ -67,16 +70,16 @@ async def hub(
     tune_malloc()
     with shutdown_signals() as shutdown:
         try:
-            links = NodeLinks(node_url_template)
+            node_url = NodeUrl(node_url_template)
         except TemplateError as error:
             raise SettingsError(f"--node-url-template: {error}") from None
         access = access_of(settings.web_config)
         prometheus = _prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         ticker = Ticker()
-        pages = FleetPages(lambda: watch.newest, links, settings.gpu_hour_price)
         app = make_hub_app(
-            Cluster(pages, ticker, hub_registry(lambda: watch.newest)),
+            FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price),
+            ticker,
             prefix=settings.route_prefix or "",
             frame_ancestors=settings.frame_ancestors,
         )
@@ -97,16 +100,16 @@ async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: s
     Raises SettingsError without a Prometheus.
     """
     idle_after = settings.idle_after
-    inspection = await _asked(
+    inspection = await _read(
         settings, lambda prometheus: inspect(prometheus, names, details=details, idle_after=idle_after)
     )
     if inspection is None:
-        return FAILED
+        return _FAILED
     if output == "json":
         print_text(json.dumps(inspection_json(inspection, details=details), indent=2) + "\n")
     else:
         print_text(inspection_text(inspection, details=details, width=terminal_width()))
-    return FAILED if inspection.problems else 0
+    return _FAILED if inspection.problems else 0
 
 
 async def advise_cluster(settings: Settings, namespace: str, *, output: str) -> int:
@@ -114,9 +117,9 @@ async def advise_cluster(settings: Settings, namespace: str, *, output: str) -> 
 
     Raises SettingsError without a Prometheus.
     """
-    found = await _asked(settings, lambda prometheus: read_advice(prometheus, namespace))
+    found = await _read(settings, lambda prometheus: read_advice(prometheus, namespace))
     if found is None:
-        return FAILED
+        return _FAILED
     if output == "json":
         print_text(json.dumps(cluster_advice_json(found, settings.gpu_hour_price), indent=2) + "\n")
     elif output == "csv":
@@ -124,4 +127,4 @@ async def advise_cluster(settings: Settings, namespace: str, *, output: str) -> 
         sys.stderr.writelines(f"not known: {problem}\n" for problem in found.problems)
     else:
         print_text(advice_text(found, terminal_width()))
-    return FAILED if found.problems else 0
+    return _FAILED if found.problems else 0

@@ -6,29 +6,27 @@ All queries are of the same time, so that the answers are consistent.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Self
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from exporter.concurrency import in_thread
-from exporter.exposition import SelfMetrics
-from exporter.fleet import Fleet, attention, nodes, shares
+from exporter.fleet import nodes, sick_and_idle
 from exporter.fleet.cluster_advice import ClusterAdvice, read_advice
+from exporter.fleet.model import Fleet
+from exporter.fleet.namespaces import namespace_questions, read_namespaces
 from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.queries import ask
-from exporter.fleet.targets import MissingSeriesError, read_clock, read_targets_at
+from exporter.fleet.targets import MissingSeriesError, query_targets, read_clock
 
 log = logging.getLogger(__name__)
 # The pause after each read is at least this many times its duration.
 _REST = 3.0
 _STALE_INTERVALS = 20
 # Advice goes by records of an hour, and its queries cost more.
-ADVICE_INTERVAL = 600.0
+_ADVICE_INTERVAL = 600.0
 _ADVICE_STALE = 6 * 3600.0
+_STALE = "no newer answer has come"
 
 
 async def read_fleet(prometheus: Prometheus, window: float) -> Fleet:
@@ -38,25 +36,23 @@ async def read_fleet(prometheus: Prometheus, window: float) -> Fleet:
     records. A query that fails otherwise is among the problems.
     """
     at = await read_clock(prometheus)
-    scraped = await read_targets_at(prometheus, at)
-    answers = await ask(
-        prometheus, nodes.QUESTIONS | shares.namespace_questions(window) | attention.QUESTIONS, at
-    )
-    details = await ask(prometheus, attention.detail_questions(answers), at)
+    targets = await query_targets(prometheus, at)
+    questions = nodes.QUESTIONS | namespace_questions(window) | sick_and_idle.QUESTIONS
+    answers = await ask(prometheus, questions, at)
+    details = await ask(prometheus, sick_and_idle.detail_questions(answers), at)
 
     def put_together() -> Fleet:
-        read = tuple(nodes.read_nodes(answers, scraped.nodes))
-        namespaces = shares.read_namespaces(answers, read)
+        with_values = tuple(nodes.read_nodes(answers, targets.nodes))
+        namespaces, all_namespaces = read_namespaces(answers, with_values)
         return Fleet(
             at=at,
             window=window,
-            nodes=read,
-            namespaces=namespaces.rows,
-            all_namespaces=namespaces.all_known,
-            idle=attention.read_idle(answers, details, scraped),
-            idle_totals=attention.idle_totals(read),
-            sick=tuple(attention.read_sick(answers, details, scraped)),
-            all_sick=attention.is_whole(answers, read),
+            nodes=with_values,
+            namespaces=namespaces,
+            all_namespaces=all_namespaces,
+            idle=sick_and_idle.read_idle(answers, details, targets),
+            sick=sick_and_idle.read_sick(answers, details, targets),
+            all_sick=sick_and_idle.lists_all_sick(answers, with_values),
             problems=tuple({**answers.problems, **details.problems}.items()),
         )
 
@@ -77,9 +73,9 @@ class _Read:
         """Return the state after a failed read."""
         return replace(self, error=error, failing_since=self.failing_since or now, reads=self.reads + 1)
 
-    def is_within(self, seconds: float, now: float) -> bool:
-        """Return whether the last good answer, if there is one, is not older."""
-        return self.read_at is None or now - self.read_at <= seconds
+    def is_stale(self, seconds: float, now: float) -> bool:
+        """Return whether the last good answer is older than this."""
+        return self.read_at is not None and now - self.read_at > seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,133 +97,86 @@ class FleetRead(_Read):
     advice: AdviceRead = AdviceRead()
 
 
-@dataclass(eq=False)
 class Watch:
     """Reads the cluster every ``interval`` seconds, or less often if that takes long.
 
-    GPU-hours are of the last ``window`` seconds.
-
-    After 20 intervals without a new answer no data is shown.
+    GPU-hours are of the last ``window`` seconds. After 20 intervals without a new answer no data is shown.
     """
 
-    prometheus: Prometheus
-    _: KW_ONLY
-    window: float
-    interval: float
-    clock: Callable[[], float] = time.time
-    _advice: AdviceRead = field(default=AdviceRead(), init=False)
-
-    def __post_init__(self) -> None:
-        self._newest = FleetRead(interval=self.interval)
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        *,
+        window: float,
+        interval: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._prometheus = prometheus
+        self._window = window
+        self._interval = interval
+        self._clock = clock
+        self._fleet = FleetRead(interval=interval)
+        self._advice = AdviceRead()
 
     @property
     def newest(self) -> FleetRead:
         """The current result."""
-        read = replace(self._newest, advice=self._newest_advice())
-        if read.is_within(_STALE_INTERVALS * read.interval, self.clock()):
-            return read
-        return replace(read, fleet=None, error=read.error or "no newer answer has come")
+        now = self._clock()
+        read, advice = self._fleet, self._advice
+        if read.is_stale(_STALE_INTERVALS * read.interval, now):
+            read = replace(read, fleet=None, error=read.error or _STALE)
+        if advice.is_stale(_ADVICE_STALE, now):
+            advice = replace(advice, found=None, error=advice.error or _STALE)
+        return replace(read, advice=advice)
 
     async def run(self, notify: Callable[[], None] = lambda: None) -> None:
         """Read forever; ``notify`` is called after each read."""
 
-        async def fleet() -> None:
+        async def repeat(refresh: Callable[[], Awaitable[float]]) -> None:
             while True:
-                await self.refresh()
+                pause = await refresh()
                 notify()
-                await asyncio.sleep(self._newest.interval)
-
-        async def advice() -> None:
-            while True:
-                seconds = await self.refresh_advice()
-                notify()
-                await asyncio.sleep(max(ADVICE_INTERVAL, _REST * seconds))
+                await asyncio.sleep(pause)
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(fleet())
-            group.create_task(advice())
+            group.create_task(repeat(self.refresh))
+            group.create_task(repeat(self.refresh_advice))
 
-    def _newest_advice(self) -> AdviceRead:
-        read = self._advice
-        if read.is_within(_ADVICE_STALE, self.clock()):
-            return read
-        return replace(read, found=None, error=read.error or "no newer answer has come")
+    async def refresh(self) -> float:
+        """Read the cluster once, and return the seconds until the next read.
 
-    async def refresh_advice(self) -> float:
-        """Read the advice once, and return the seconds it took; the last good answer stays after an error."""
-        started, previous = time.monotonic(), self._advice
+        An error is noted, and the last good answer stays.
+        """
+        started, previous = time.monotonic(), self._fleet
         try:
-            found = await read_advice(self.prometheus)
-        except (PrometheusError, MissingSeriesError) as error:
-            if str(error) != previous.error:
-                log.warning("cannot read the advice of the cluster: %s; retrying", error)
-            self._advice = previous.failed(str(error), self.clock())
-        except Exception as error:
-            # Advice that fails in an unforeseen way must not end the reads of the cluster.
-            log.exception("cannot make the advice of the cluster")
-            self._advice = previous.failed(repr(error), self.clock())
-        else:
-            self._advice = AdviceRead(found=found, read_at=self.clock(), error="", reads=previous.reads + 1)
-        return time.monotonic() - started
-
-    async def refresh(self) -> None:
-        """Read once; an error is noted, and the last good answer stays."""
-        started = time.monotonic()
-        previous = self._newest
-        try:
-            fleet = await read_fleet(self.prometheus, self.window)
+            fleet = await read_fleet(self._prometheus, self._window)
         except (PrometheusError, MissingSeriesError) as error:
             if not previous.error:
                 log.warning("cannot read the cluster: %s; retrying", error)
-            read = replace(previous.failed(str(error), self.clock()), failures=previous.failures + 1)
+            read = replace(previous.failed(str(error), self._clock()), failures=previous.failures + 1)
         else:
             if previous.error:
                 log.info("reading the cluster again")
-            read = FleetRead(fleet=fleet, read_at=self.clock(), failures=previous.failures)
+            read = FleetRead(
+                fleet=fleet, read_at=self._clock(), reads=previous.reads + 1, failures=previous.failures
+            )
         seconds = time.monotonic() - started
-        interval = max(self.interval, _REST * seconds)
-        self._newest = replace(read, seconds=seconds, interval=interval, reads=previous.reads + 1)
+        self._fleet = replace(read, seconds=seconds, interval=max(self._interval, _REST * seconds))
+        return self._fleet.interval
 
-
-def hub_registry(current: Callable[[], FleetRead]) -> CollectorRegistry:
-    """Return a registry with the hub's own series, and those of its process and build."""
-    registry = SelfMetrics().registry
-    registry.register(_HubMetrics(current))
-    return registry
-
-
-class _HubMetrics(Collector):
-    def __init__(self, current: Callable[[], FleetRead]) -> None:
-        self._current = current
-
-    def collect(self) -> Iterator[Metric]:
-        read = self._current()
-        fleet = read.fleet
-        for counter, text, count in (
-            ("reads", "Reads of the cluster from Prometheus, failed ones too.", read.reads),
-            ("read_failures", "Reads of the cluster that failed.", read.failures),
-        ):
-            yield CounterMetricFamily(f"gpuslice_hub_{counter}", text, value=count)
-        gauges: tuple[tuple[str, str, float | None], ...] = (
-            (
-                "up",
-                "1 if the newest read of the cluster succeeded.",
-                int(bool(read.reads) and not read.error),
-            ),
-            (
-                "last_success_timestamp_seconds",
-                "Unix time of the newest successful read of the cluster.",
-                read.read_at,
-            ),
-            ("read_duration_seconds", "Duration of the newest read of the cluster.", read.seconds),
-            ("nodes", "Nodes that Prometheus has series of.", None if fleet is None else len(fleet.nodes)),
-            ("nodes_silent", "Nodes that do not answer.", None if fleet is None else len(fleet.silent)),
-            (
-                "problems",
-                "Queries of the newest read that failed.",
-                None if fleet is None else len(fleet.problems),
-            ),
-        )
-        for name, text, value in gauges:
-            if value is not None:
-                yield GaugeMetricFamily(f"gpuslice_hub_{name}", text, value=value)
+    async def refresh_advice(self) -> float:
+        """Read the advice once, likewise."""
+        started, previous = time.monotonic(), self._advice
+        try:
+            found = await read_advice(self._prometheus)
+        except (PrometheusError, MissingSeriesError) as error:
+            if str(error) != previous.error:
+                log.warning("cannot read the advice of the cluster: %s; retrying", error)
+            self._advice = previous.failed(str(error), self._clock())
+        except Exception as error:
+            # Advice that fails in an unforeseen way must not end the reads of the cluster.
+            log.exception("cannot make the advice of the cluster")
+            self._advice = previous.failed(repr(error), self._clock())
+        else:
+            self._advice = AdviceRead(found=found, read_at=self._clock(), error="", reads=previous.reads + 1)
+        return max(_ADVICE_INTERVAL, _REST * (time.monotonic() - started))

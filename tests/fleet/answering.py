@@ -1,6 +1,7 @@
 """An HTTP server with the Prometheus API that returns the answers of a test."""
 
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -74,6 +75,24 @@ def _body(answer: Samples | str) -> dict[str, Any]:
         return {"status": "error", "errorType": "execution", "error": answer}
     result = [{"metric": dict(labels), "value": [AT, str(value)]} for labels, value in answer]
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def of_node(answers: Mapping[str, Samples]) -> Answer:
+    """Return the answers about node n1: those to queries for it, and others by patterns of their queries."""
+
+    def answer(expression: str) -> Samples:
+        if (known := nodes(expression, "n1")) is not None:
+            return known
+        return next((samples for pattern, samples in answers.items() if re.match(pattern, expression)), [])
+
+    return answer
+
+
+# The answers about a namespace with one container, and with a GPU-hour in each sum.
+HOURS: Mapping[str, Samples] = {
+    r"sum by \(cluster, namespace\)": [({"namespace": "ml"}, 3600.0)],
+    "namespace:gpuslice_containers:count": [({"namespace": "ml"}, 1.0)],
+}
 
 
 def nodes(expression: str, *names: str) -> Samples | None:

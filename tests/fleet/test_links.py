@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from exporter.advice import advise
-from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.cluster_advice import ClusterAdvice
-from exporter.fleet.pages.page import advice_table
-from exporter.fleet.pages.tables import Places
-from exporter.fleet.targets import NodeLinks, TemplateError
+from exporter.fleet.model import Node, NodeKey, Target
+from exporter.fleet.pages.advice_table import advice_table
+from exporter.fleet.pages.links import Links, NodeUrl, TemplateError
 from exporter.fleet.watch import AdviceRead
 from tests.core.advice.simulated import Run, gib, window
 
@@ -26,7 +25,7 @@ KEY, TARGET = NodeKey("", "gpu-1"), Target("", "gpus", "10.0.0.7:9836")
     ],
 )
 def test_a_template_becomes_a_url_with_a_slash_at_the_end(template: str, url: str) -> None:
-    assert NodeLinks(template).of(KEY, TARGET) == url
+    assert NodeUrl(template).of(KEY, TARGET) == url
 
 
 @pytest.mark.parametrize(
@@ -43,14 +42,14 @@ def test_a_template_becomes_a_url_with_a_slash_at_the_end(template: str, url: st
 )
 def test_a_template_with_another_scheme_or_an_unknown_name_is_refused(template: str) -> None:
     with pytest.raises(TemplateError):
-        NodeLinks(template)
+        NodeUrl(template)
 
 
 @pytest.mark.parametrize(
     "name", ["evil.example/x", "a@evil.example", "x?y#z", '"><script>', "a\nb", "\udc80"]
 )
 def test_a_hostile_name_does_not_end_the_host_or_path_segment(name: str) -> None:
-    url = NodeLinks("http://{instance}/n/{node}/").of(NodeKey("", name), TARGET._replace(instance=name))
+    url = NodeUrl("http://{instance}/n/{node}/").of(NodeKey("", name), TARGET._replace(instance=name))
     host, _, rest = url.removeprefix("http://").partition("/")
 
     assert rest.startswith("n/")
@@ -58,7 +57,7 @@ def test_a_hostile_name_does_not_end_the_host_or_path_segment(name: str) -> None
     assert not set(host + rest) & set('@?#"<>\n')
 
 
-def _links(places: Places, **nodes: str) -> list[str]:
+def _links(places: Links, **nodes: str) -> list[str]:
     """Return the links of advice on a workload whose pods, of 1 GiB, 2 GiB, ..., run on these nodes."""
     runs = [Run(memory=[gib(size)], compute=[0.1], pod=pod) for size, pod in enumerate(nodes, 1)]
     one = window(*runs, cluster="west")
@@ -75,7 +74,7 @@ def test_advice_links_to_the_largest_holder_that_runs(cluster: str) -> None:
         Node(key=NodeKey(key, name), target=Target(of, "gpus", f"{of}-{name}:1"), age=4.0)
         for key, of, name in ((cluster, "west", "n1"), (cluster and "east", cluster and "east", "n2"))
     ]
-    places = Places(nodes, NodeLinks())
+    places = Links(nodes, NodeUrl())
 
     assert _links(places, small="n1", large="n1", ended="") == [
         "http://west-n1:1/holder/ml/large/main",
@@ -86,4 +85,4 @@ def test_advice_links_to_the_largest_holder_that_runs(cluster: str) -> None:
 
 
 def test_an_ipv6_address_keeps_brackets_and_colons() -> None:
-    assert NodeLinks().of(KEY, TARGET._replace(instance="[fd00::7]:9836")) == "http://[fd00::7]:9836/"
+    assert NodeUrl().of(KEY, TARGET._replace(instance="[fd00::7]:9836")) == "http://[fd00::7]:9836/"

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from exporter.fleet import attention, nodes, shares, targets
+from exporter.fleet import namespaces, nodes, sick_and_idle, targets
+from exporter.fleet.json_data import fleet_json
 from exporter.fleet.prometheus import Sample
-from exporter.fleet.queries import CLOCK
-from exporter.fleet.rendering import fleet_json
-from exporter.fleet.targets import MissingSeriesError
+from exporter.fleet.targets import CLOCK, MissingSeriesError
 from exporter.fleet.watch import read_fleet
 from tests.fleet.answering import AT
 from tests.fleet.weaker import Recorded, changes
 
 WINDOW = 3600
-QUESTIONS = targets.QUESTIONS | nodes.QUESTIONS | shares.namespace_questions(WINDOW) | attention.QUESTIONS
+QUESTIONS = (
+    targets.QUESTIONS | nodes.QUESTIONS | namespaces.namespace_questions(WINDOW) | sick_and_idle.QUESTIONS
+)
 SLICE = "nvidia.com/gpu"
 # Sums that the rules record as 0 if there are no holders.
 ZERO = ("idle_holders", "held_gpus", "idle_gpus", "held_bytes", "unused_gpus", "unused_bytes")

@@ -2,12 +2,13 @@
 
 import pytest
 
-from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.amounts import Amount, Units
-from exporter.fleet.devices import Gpu
-from exporter.fleet.inspection import Inspection, inspection_text
+from exporter.fleet.gpus import Gpu
+from exporter.fleet.inspection import Inspection
+from exporter.fleet.text import inspection_text
 from tests.core.commands.program import run
 from tests.fleet.answering import Answer, Samples, answering, nothing
+from tests.fleet.shown import node
 
 RECORDED: Samples = [({"namespace": name}, 1.0) for name in ("", "ml", "lab")]
 
@@ -86,8 +87,7 @@ def test_rows_of_inspect_fit_into_the_terminal() -> None:
         compute_held=one,
         compute_used=one,
     )
-    node = Node(key=NodeKey("", "gpu-node-1"), target=Target("", "gpus", "n1:1"), age=4.0)
-    inspection = Inspection(at=0.0, nodes=((node, (gpu,)),), gpus=True)
+    inspection = Inspection(at=0.0, nodes=((node("gpu-node-1"), (gpu,)),), gpus=True)
     wide, narrow = (
         inspection_text(inspection, details=False, width=width).partition("\n\nTotal")[0]
         for width in (None, 100)

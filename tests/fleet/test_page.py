@@ -7,27 +7,25 @@ from urllib.parse import quote
 import pytest
 
 from exporter.advice import advise
-from exporter.fleet import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Share, Units, whole
 from exporter.fleet.cluster_advice import ClusterAdvice
-from exporter.fleet.pages.page import FleetScene, fleet_drawing
-from exporter.fleet.pages.tables import SHOWN, Orders
-from exporter.fleet.rendering import fleet_text
-from exporter.fleet.targets import NodeLinks
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeKey, SickGpu
+from exporter.fleet.pages.tables import MOST_ROWS
+from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.model import ContainerRef, DeviceKey
-from exporter.web.kit.html import page
 from exporter.wording import UNKNOWN
 from tests.core.advice.simulated import Run, window
 from tests.core.advice.simulated import whole as whole_gpu
+from tests.fleet.shown import html, node, words
 
 GIB = 1024.0**3
+NOW = 1010.0
 HOSTILE = '<script>alert(1)</script>"\u202e\x1b'
 
 
 def _node(name: str, **values) -> Node:
-    values = {"age": 4.0, "gpus": Amount(2, 1), "memory_total": Amount(80 * GIB, 2)} | values
-    return Node(key=NodeKey("", name), target=Target("", "gpus", f"{name}:9836"), **values)
+    return node(name, **({"gpus": Amount(2, 1), "memory_total": Amount(80 * GIB, 2)} | values))
 
 
 def _idle(name: str, node: NodeKey) -> IdleHolder:
@@ -49,22 +47,13 @@ def _fleet(*nodes: Node, **values) -> Fleet:
     return Fleet(at=1000.0, window=86400.0, nodes=nodes or (_node("n1"),), **values)
 
 
-def _html(look: FleetRead, **orders: str) -> str:
-    scene = FleetScene(look, 1010.0, NodeLinks(), Orders(**orders))
-    return page(fleet_drawing(scene), "")
-
-
 def _page(fleet: Fleet, advice: AdviceRead = AdviceRead(), **orders: str) -> str:  # noqa: B008 - frozen
-    return _html(FleetRead(fleet=fleet, read_at=1000.0, reads=1, advice=advice), **orders)
-
-
-def _text(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+    return html(FleetRead(fleet=fleet, read_at=1000.0, reads=1, advice=advice), NOW, **orders)
 
 
 def _words(fleet: Fleet) -> str:
     """Return the text of the page without its drawings."""
-    return _text(re.sub(r"<svg.*?</svg>", "", _page(fleet), flags=re.DOTALL))
+    return words(re.sub(r"<svg.*?</svg>", "", _page(fleet), flags=re.DOTALL))
 
 
 def test_hostile_names_add_no_markup_and_reverse_no_text() -> None:
@@ -81,23 +70,22 @@ def test_hostile_names_add_no_markup_and_reverse_no_text() -> None:
         for workload, cluster in ((HOSTILE, ""), ("", HOSTILE))
     ]
     advice = AdviceRead(found=ClusterAdvice(at=1.0, advices=tuple(map(advise, windows))), error=HOSTILE)
-    html = _page(
+    drawn = _page(
         _fleet(
             node,
             namespaces=(Namespace(name=HOSTILE, holders=1),),
             idle=(idle,),
-            idle_totals=IdleTotals(1, None),
             sick=(sick,),
             problems=((HOSTILE, HOSTILE),),
         ),
         advice,
     )
 
-    assert "<script>alert" not in html
-    assert not set(html) & {"\u202e", "\x1b"}
-    assert html.count("&lt;script&gt;") >= 17
-    assert f"holder/{quote(HOSTILE, safe='')}" in html
-    assert set(re.findall(r'href="(\w+):', html)) == {"http"}
+    assert "<script>alert" not in drawn
+    assert not set(drawn) & {"\u202e", "\x1b"}
+    assert drawn.count("&lt;script&gt;") >= 17
+    assert f"holder/{quote(HOSTILE, safe='')}" in drawn
+    assert set(re.findall(r'href="(\w+):', drawn)) == {"http"}
 
 
 def test_a_silent_node_has_a_row_with_the_reason_and_makes_totals_incomplete() -> None:
@@ -108,11 +96,11 @@ def test_a_silent_node_has_a_row_with_the_reason_and_makes_totals_incomplete() -
         gpus=UNKNOWN_AMOUNT,
         memory_total=UNKNOWN_AMOUNT,
     )
-    html = _page(_fleet(_node("n1"), silent))
+    drawn = _page(_fleet(_node("n1"), silent))
 
-    assert "not answering for 2 min: its exporter does not answer" in _text(html)
-    assert "of ≥ 80.0" in _text(html)
-    assert "1 silent node" in _text(html)
+    assert "not answering for 2 min: its exporter does not answer" in words(drawn)
+    assert "of ≥ 80.0" in words(drawn)
+    assert "1 silent node" in words(drawn)
 
 
 def test_a_node_without_records_is_named_as_the_reason_of_unknown_sums() -> None:
@@ -133,23 +121,24 @@ def test_unknown_compute_of_a_namespace_is_a_dash_and_a_known_part_a_least_figur
     partly = Namespace(
         name="mixed", holders=2, compute=Share(Amount(1, 2), Amount(0.25, 1, 1), Amount(0.5, 1, 1))
     )
-    html = _page(_fleet(namespaces=(unknown, partly)))
+    drawn = _page(_fleet(namespaces=(unknown, partly)))
 
-    assert f"{UNKNOWN} / 1.00 GPU" in _text(html)
-    assert "≥ 0.25 / 1.00 GPU" in _text(html)
-    assert "not measured there" in html
+    assert f"{UNKNOWN} / 1.00 GPU" in words(drawn)
+    assert "≥ 0.25 / 1.00 GPU" in words(drawn)
+    assert "not measured there" in drawn
 
 
 def test_rows_beyond_the_limit_of_a_table_are_counted() -> None:
-    html = _page(_fleet(*(_node(f"n{number}") for number in range(SHOWN["nodes"] + 7))))
+    drawn = _page(_fleet(*(_node(f"n{number}") for number in range(MOST_ROWS["nodes"] + 7))))
 
-    assert html.count('<th scope="row">') == SHOWN["nodes"]
-    assert "and 7 more" in _text(html)
+    assert drawn.count('<th scope="row">') == MOST_ROWS["nodes"]
+    assert "and 7 more" in words(drawn)
 
 
 def test_the_page_does_not_refer_to_the_json_for_idle_holders_that_it_lacks_too() -> None:
-    html = _page(_fleet(idle=(_idle("train-0", NodeKey("", "n1")),), idle_totals=IdleTotals(300, 2.0)))
-    section = html.partition('id="idle"')[2].partition("</section>")[0]
+    node = _node("n1", idle_holders=Amount(300, 1), idle_compute=Amount(2.0, 1))
+    drawn = _page(_fleet(node, idle=(_idle("train-0", node.key),)))
+    section = drawn.partition('id="idle"')[2].partition("</section>")[0]
 
     assert "and 299 more" in section
     assert "JSON" not in section
@@ -161,37 +150,39 @@ def test_the_page_does_not_refer_to_the_json_for_idle_holders_that_it_lacks_too(
 def test_tables_are_sorted_by_the_order_in_the_url(order: str, first: str) -> None:
     """An unknown order is the default of the table."""
     waster = _node("waster", compute=Share(Amount(2, 2), Amount(0, 2), Amount(2, 2)))
-    html = _page(_fleet(_node("a"), _node("large", gpus=Amount(8, 1)), waster), nodes=order)
+    drawn = _page(_fleet(_node("a"), _node("large", gpus=Amount(8, 1)), waster), nodes=order)
 
-    rows = re.findall(r'<th scope="row"><a href="http://(\w+):', html)
+    rows = re.findall(r'<th scope="row"><a href="http://(\w+):', drawn)
     assert rows[0] == first
-    assert html.count('aria-sort="') == 2
+    assert drawn.count('aria-sort="') == 2
 
 
 def test_before_the_first_answer_the_page_has_the_error_and_its_age() -> None:
     error = "Prometheus cannot be reached: Connection refused"
-    html = _html(FleetRead(error=error, failing_since=710.0, reads=2, failures=2))
+    drawn = html(FleetRead(error=error, failing_since=710.0, reads=2, failures=2), NOW)
 
-    assert f"The cluster could not be read for 5 min. {error}" in _text(html)
-    assert "not read yet" in html
+    assert f"The cluster could not be read for 5 min. {error}" in words(drawn)
+    assert "not read yet" in drawn
 
 
 def test_an_old_answer_is_shown_with_its_age() -> None:
     look = FleetRead(
         fleet=_fleet(), read_at=700.0, error="Prometheus did not answer", failing_since=740.0, reads=9
     )
-    html = _html(look)
+    drawn = html(look, NOW)
 
-    assert "n1" in html
-    assert "read 5 min ago" in html
-    assert 'class="age old"' in html
-    assert "The page shows the last answer." in _text(html)
+    assert "n1" in drawn
+    assert "read 5 min ago" in drawn
+    assert 'class="age old"' in drawn
+    assert "The page shows the last answer." in words(drawn)
 
 
 def test_the_page_has_the_age_from_which_it_is_old_for_the_script() -> None:
     fleet = _fleet()
-    calm = _html(FleetRead(fleet=fleet, read_at=900.0, reads=1, interval=60.0))
-    failing = _html(FleetRead(fleet=fleet, read_at=1009.0, reads=2, failures=1, error="away", interval=60.0))
+    calm = html(FleetRead(fleet=fleet, read_at=900.0, reads=1, interval=60.0), NOW)
+    failing = html(
+        FleetRead(fleet=fleet, read_at=1009.0, reads=2, failures=1, error="away", interval=60.0), NOW
+    )
 
     assert 'class="age fresh" data-done="read" data-old="180.0"' in calm
     assert 'class="age old" data-done="read" data-old="0.0"' in failing
@@ -241,9 +232,9 @@ def test_units_of_different_resources_are_not_summed() -> None:
 
 
 def test_without_slices_unknown_units_are_a_dash() -> None:
-    html = _page(_fleet(_node("n1", slices=Units("", Amount(), Amount()), units=None)))
+    drawn = _page(_fleet(_node("n1", slices=Units("", Amount(), Amount()), units=None)))
 
-    assert f"Slices {UNKNOWN} of {UNKNOWN}" in _text(html)
+    assert f"Slices {UNKNOWN} of {UNKNOWN}" in words(drawn)
 
 
 def test_nouns_agree_with_their_counts() -> None:

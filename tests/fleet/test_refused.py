@@ -5,17 +5,15 @@ import re
 
 import pytest
 
-from exporter.fleet import Fleet, IdleTotals, Node, NodeKey, Target, attention
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount
-from exporter.fleet.inspection import inspection_json, inspection_text
-from exporter.fleet.pages.page import FleetScene, fleet_drawing
-from exporter.fleet.pages.tables import Orders
+from exporter.fleet.json_data import fleet_json, inspection_json
+from exporter.fleet.model import Fleet, Node
 from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
-from exporter.fleet.rendering import fleet_json, fleet_text
-from exporter.fleet.targets import MissingSeriesError, NodeLinks
+from exporter.fleet.sick_and_idle import SICK_LISTED, lists_all_sick
+from exporter.fleet.targets import MissingSeriesError
+from exporter.fleet.text import fleet_text, inspection_text
 from exporter.fleet.watch import FleetRead, read_fleet
-from exporter.web.kit.html import page
 from exporter.wording import UNKNOWN
 from tests.core.commands.program import run
 from tests.fleet.answering import (
@@ -29,7 +27,9 @@ from tests.fleet.answering import (
     connected,
     inspected,
     nodes,
+    of_node,
 )
+from tests.fleet.shown import html, node, words
 
 WHY = "query processing would load too many samples"
 VALUES = (
@@ -40,33 +40,31 @@ OF_GPUS = ("total_bytes", "conditions", "holders", "offers", "offered_slices", "
 NOTHING_REFUSED = "matches no query"
 
 
+ML = {"namespace": "ml"}
+ANSWERS: dict[str, Samples] = {
+    "node:gpuslice_known_containers": [({**NODE, "value": value}, 1.0) for value in VALUES],
+    "namespace:gpuslice_known_containers": [({**ML, "value": value}, 1.0) for value in VALUES],
+    "node:gpuslice_known_gpus": [({**NODE, "value": value}, 1.0) for value in OF_GPUS],
+    "node:gpuslice_total_gpus": [({**NODE, "model": "T4"}, 1.0)],
+    "node:gpuslice_sharing": [({**NODE, "sharing": "exclusive"}, 1.0)],
+    r"node:|max by \(cluster, node\)": [(NODE, 1.0)],
+    r"namespace:|sum by \(cluster, namespace": [(ML, 1.0)],
+    r"topk\(\d+, gpu:gpuslice_raised_condition": [({**GPU, "condition": "needs_reset"}, 1.0)],
+    r"gpu:gpuslice_model:info|gpuslice_gpu_info": [({**GPU, "model": "T4", "sharing": "exclusive"}, 1.0)],
+    "container:gpuslice_largest_idle_seconds": [(HOLDER, 900.0)],
+    "container:|gpuslice_container_": [(HOLDER, 1.0)],
+}
+
+
 def _refusing(pattern: str) -> Answer:
     """Return answers of a node with one unhealthy GPU that one idle container holds; matches are refused."""
+    answers = of_node(ANSWERS)
 
     def answer(expression: str) -> Samples | str:
-        if (answers := nodes(expression, "n1")) is not None:
-            return answers
-        return WHY if re.search(pattern, expression) else _answer(expression)
+        refused = nodes(expression, "n1") is None and re.search(pattern, expression)
+        return WHY if refused else answers(expression)
 
     return answer
-
-
-def _answer(expression: str) -> Samples:
-    namespace = {"namespace": "ml"}
-    answers: dict[str, Samples] = {
-        "node:gpuslice_known_containers": [({**NODE, "value": value}, 1.0) for value in VALUES],
-        "namespace:gpuslice_known_containers": [({**namespace, "value": value}, 1.0) for value in VALUES],
-        "node:gpuslice_known_gpus": [({**NODE, "value": value}, 1.0) for value in OF_GPUS],
-        "node:gpuslice_total_gpus": [({**NODE, "model": "T4"}, 1.0)],
-        "node:gpuslice_sharing": [({**NODE, "sharing": "exclusive"}, 1.0)],
-        r"node:|max by \(cluster, node\)": [(NODE, 1.0)],
-        r"namespace:|sum by \(cluster, namespace": [(namespace, 1.0)],
-        r"topk\(\d+, gpu:gpuslice_raised_condition": [({**GPU, "condition": "needs_reset"}, 1.0)],
-        r"gpu:gpuslice_model:info|gpuslice_gpu_info": [({**GPU, "model": "T4", "sharing": "exclusive"}, 1.0)],
-        "container:gpuslice_largest_idle_seconds": [(HOLDER, 900.0)],
-        "container:|gpuslice_container_": [(HOLDER, 1.0)],
-    }
-    return next((samples for pattern, samples in answers.items() if re.match(pattern, expression)), [])
 
 
 async def _fleet(pattern: str) -> Fleet:
@@ -75,12 +73,11 @@ async def _fleet(pattern: str) -> Fleet:
 
 
 def _html(fleet: Fleet) -> str:
-    look = FleetRead(fleet=fleet, read_at=AT, reads=1)
-    return page(fleet_drawing(FleetScene(look, AT, NodeLinks(), Orders())), "")
+    return html(FleetRead(fleet=fleet, read_at=AT, reads=1), AT)
 
 
 def _text(fleet: Fleet) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", _html(fleet)).split())
+    return words(_html(fleet))
 
 
 async def test_all_answers_are_shown() -> None:
@@ -120,7 +117,8 @@ async def test_a_list_that_is_known_in_part_is_a_least_number() -> None:
     assert "≥ 1 unhealthy GPUs and ≥ 1 idle holders" in text
     assert "Other unhealthy GPUs are not known." in text
     assert "The number of other idle holders is not known." in text
-    assert fleet.idle_totals == IdleTotals(None, 1.0, complete=False)
+    assert (fleet.total.idle_holders.value, fleet.total.idle_compute.value) == (None, 1.0)
+    assert not fleet.idle_complete
     assert fleet_json(fleet)["sick_gpus"][0]["uuid"] == "GPU-1"
 
 
@@ -155,9 +153,9 @@ async def test_refused_holders_of_a_namespace_are_unknown() -> None:
 
 
 async def test_refused_models_of_a_node_are_unknown() -> None:
-    (node,) = fleet_json(await _fleet("total_gpus|sharing:count|driver_released"))["nodes"]
+    (read,) = fleet_json(await _fleet("total_gpus|sharing:count|driver_released"))["nodes"]
 
-    assert node["models"] is node["sharing"] is node["driver_released"] is None
+    assert read["models"] is read["sharing"] is read["driver_released"] is None
 
 
 async def test_inspect_shows_refused_gpus_as_unknown() -> None:
@@ -200,25 +198,24 @@ def test_inspect_prints_what_is_known_and_exits_with_1_if_a_query_failed(pattern
 
 def _with_unhealthy(count: int | None) -> Node:
     """Return a node with that many unhealthy GPUs."""
-    unhealthy = UNKNOWN_AMOUNT if count is None else Amount(count, 1)
-    return Node(key=NodeKey("", "n1"), target=Target("", "gpus", "n1:1"), age=4.0, unhealthy=unhealthy)
+    return node(unhealthy=UNKNOWN_AMOUNT if count is None else Amount(count, 1))
 
 
 def test_a_full_list_of_unhealthy_gpus_may_not_be_all() -> None:
     """Each query returns a limited number of rows."""
-    rows = [Sample({**NODE, "uuid": f"GPU-{number}"}, 1.0) for number in range(attention.SICK_LISTED)]
+    rows = [Sample({**NODE, "uuid": f"GPU-{number}"}, 1.0) for number in range(SICK_LISTED)]
     all_but_one = {"conditions": rows[1:]}
 
-    assert not attention.is_whole(Answers({"conditions": rows}, {}), [_with_unhealthy(len(rows))])
-    assert attention.is_whole(Answers(all_but_one, {}), [_with_unhealthy(len(rows) - 1)])
-    assert not attention.is_whole(Answers(all_but_one, {}), [_with_unhealthy(len(rows))])
-    assert not attention.is_whole(Answers(all_but_one, {"XID errors": WHY}), [_with_unhealthy(1)])
+    assert not lists_all_sick(Answers({"conditions": rows}, {}), [_with_unhealthy(len(rows))])
+    assert lists_all_sick(Answers(all_but_one, {}), [_with_unhealthy(len(rows) - 1)])
+    assert not lists_all_sick(Answers(all_but_one, {}), [_with_unhealthy(len(rows))])
+    assert not lists_all_sick(Answers(all_but_one, {"XID errors": WHY}), [_with_unhealthy(1)])
 
 
 def test_an_empty_list_of_unhealthy_gpus_is_all_only_if_their_number_is_0() -> None:
-    assert not attention.is_whole(Answers({}, {}), [_with_unhealthy(None)])
-    assert not attention.is_whole(Answers({}, {}), [_with_unhealthy(1)])
-    assert attention.is_whole(Answers({}, {}), [_with_unhealthy(0)])
+    assert not lists_all_sick(Answers({}, {}), [_with_unhealthy(None)])
+    assert not lists_all_sick(Answers({}, {}), [_with_unhealthy(1)])
+    assert lists_all_sick(Answers({}, {}), [_with_unhealthy(0)])
 
 
 async def test_a_prometheus_without_the_rules_is_an_error() -> None:
@@ -239,15 +236,9 @@ async def test_a_prometheus_without_the_rules_is_an_error() -> None:
 
 async def test_a_node_without_records_has_only_its_number_of_gpus() -> None:
     """It was scraped, and the rules were not evaluated since."""
+    async with connected(of_node({r".*gpuslice_node_gpus": [(NODE, 8.0)]})) as prometheus:
+        (read,) = (await read_fleet(prometheus, 3600)).nodes
 
-    def answer(expression: str) -> Samples:
-        if (answers := nodes(expression, "n1")) is not None:
-            return answers
-        return [(NODE, 8.0)] if "gpuslice_node_gpus" in expression else []
-
-    async with connected(answer) as prometheus:
-        (node,) = (await read_fleet(prometheus, 3600)).nodes
-
-    assert node.gpus.value == 8
-    unknown = (node.memory_total, *node.memory, *node.compute, node.slices.held, node.slices.offered)
+    assert read.gpus.value == 8
+    unknown = (read.memory_total, *read.memory, *read.compute, read.slices.held, read.slices.offered)
     assert {amount.value for amount in unknown} == {None}

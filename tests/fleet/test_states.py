@@ -1,11 +1,10 @@
 """The states of holders that ``inspect`` shows."""
 
-import re
-
 import pytest
 
-from exporter.fleet.inspection import inspection_json, inspection_text
-from tests.fleet.answering import AT, GPU, HOLDER, Samples, inspected, nodes
+from exporter.fleet.json_data import inspection_json
+from exporter.fleet.text import inspection_text
+from tests.fleet.answering import AT, GPU, HOLDER, Samples, inspected, of_node
 
 FAMILIES = {
     "last": "last_active_timestamp_seconds",
@@ -39,12 +38,7 @@ async def test_a_holder_is_active_for_a_minute_then_quiet_then_idle(values, stat
     for name, family in FAMILIES.items():
         answers[f"gpuslice_container_{family}"] = [(HOLDER, values[name])] if name in values else []
 
-    def answer(expression: str) -> Samples:
-        if (known := nodes(expression, "n1")) is not None:
-            return known
-        return next((samples for pattern, samples in answers.items() if re.match(pattern, expression)), [])
-
-    inspection = await inspected(answer)
+    inspection = await inspected(of_node(answers))
 
     (gpu,) = inspection_json(inspection, details=True)["nodes"][0]["devices"]
     (holder,) = gpu["holders"]

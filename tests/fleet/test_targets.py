@@ -2,10 +2,10 @@
 
 import pytest
 
-from exporter.fleet import Target
+from exporter.fleet.model import Target
 from exporter.fleet.prometheus import Sample
-from exporter.fleet.queries import Answers
-from exporter.fleet.targets import Targets, holder_of, more_questions, read_targets
+from exporter.fleet.queries import Answers, holder_key
+from exporter.fleet.targets import Targets, more_questions, read_targets
 from exporter.model import ContainerRef
 
 AT = 1000.0
@@ -73,7 +73,7 @@ def test_the_same_name_job_and_address_in_two_clusters_are_two_nodes() -> None:
 )
 def test_the_holder_of_a_series_is_in_its_labels(labels, holder) -> None:
     """Prometheus has no empty labels."""
-    assert holder_of(Sample(labels, 1.0)) == ContainerRef(*holder)
+    assert holder_key(Sample(labels, 1.0)).holder == ContainerRef(*holder)
 
 
 def test_a_target_that_is_down_is_a_node_if_it_reported_one_before() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from exporter.fleet import Node, NodeKey, Target
 from exporter.fleet.amounts import (
     FAILED_AMOUNT,
     UNKNOWN_AMOUNT,
@@ -16,10 +15,12 @@ from exporter.fleet.amounts import (
     total_units,
     words,
 )
+from exporter.fleet.model import Node
 from exporter.fleet.nodes import QUESTIONS, read_nodes
 from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
 from exporter.wording import UNKNOWN
+from tests.fleet.shown import node
 
 CORE = Units("tencent.com/vcuda-core", Amount(100, 1, 2), Amount(300, 3))
 OTHER = Units("example.com/vcuda-core", Amount(1, 1), Amount(4, 1))
@@ -84,18 +85,17 @@ def _node(
         if name != refused
     }
     answers = Answers(samples, {refused: "too much"} if refused else {})
-    named = Node(key=NodeKey("", "n1"), target=Target("", "gpus", "n1:1"), age=4.0)
-    (node,) = read_nodes(answers, [named])
-    return node
+    (read,) = read_nodes(answers, [node()])
+    return read
 
 
 def test_slices_of_the_device_plugins_of_vendors_are_summed() -> None:
-    node = _node(
+    read = _node(
         ["mig", "exclusive"], {SLICE: 1, "nvidia.com/mig-1g.5gb": 3}, {SLICE: 1, "nvidia.com/mig-1g.5gb": 7}
     )
 
-    assert node.slices == Units("", Amount(4.0, 2), Amount(8.0, 2))
-    assert node.units == ()
+    assert read.slices == Units("", Amount(4.0, 2), Amount(8.0, 2))
+    assert read.units == ()
 
 
 def test_gpus_without_known_values_make_both_sums_least_figures() -> None:
@@ -118,10 +118,10 @@ def test_a_resource_without_a_record_makes_its_sum_a_least_figure() -> None:
 
 def test_a_node_with_a_sharing_system_has_units_by_resource() -> None:
     """Its slices too, since the GPU of a resource is not known: their sum is unknown, and not 0."""
-    node = _node(["gpu-manager", "exclusive"], {UNIT: 30, SLICE: 1}, {SLICE: 1})
+    read = _node(["gpu-manager", "exclusive"], {UNIT: 30, SLICE: 1}, {SLICE: 1})
 
-    assert node.slices.held.as_dict() == node.slices.offered.as_dict() == {"value": None, "complete": False}
-    assert node.units == (
+    assert read.slices.held.as_dict() == read.slices.offered.as_dict() == {"value": None, "complete": False}
+    assert read.units == (
         Units(UNIT, Amount(30.0, 2), UNKNOWN_AMOUNT),
         Units(SLICE, Amount(1.0, 2), Amount(1.0, 2)),
     )
@@ -129,9 +129,9 @@ def test_a_node_with_a_sharing_system_has_units_by_resource() -> None:
 
 def test_slices_are_unknown_while_the_mode_of_a_gpu_is() -> None:
     """It may be of a sharing system, whose units are no slices."""
-    node = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, total=3.0)
+    read = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, total=3.0)
 
-    assert (node.slices.held.value, node.units, node.sharing) == (None, None, None)
+    assert (read.slices.held.value, read.units, read.sharing) == (None, None, None)
 
 
 def test_what_is_held_is_never_more_than_a_size_printed_next_to_it() -> None:
@@ -148,10 +148,10 @@ def test_what_is_held_is_never_more_than_a_size_printed_next_to_it() -> None:
 
 @pytest.mark.parametrize("refused", ["slices held", "slices offered", "sharing of GPUs"])
 def test_refused_slices_are_unknown(refused: str) -> None:
-    node = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, refused=refused)
+    read = _node(["exclusive"], {SLICE: 1}, {SLICE: 1}, refused=refused)
 
-    assert (node.slices.held, node.slices.offered) == (FAILED_AMOUNT, FAILED_AMOUNT)
-    assert node.units is None
+    assert (read.slices.held, read.slices.offered) == (FAILED_AMOUNT, FAILED_AMOUNT)
+    assert read.units is None
 
 
 def test_nodes_of_the_same_name_have_the_values_of_their_own_cluster() -> None:
@@ -168,11 +168,7 @@ def test_nodes_of_the_same_name_have_the_values_of_their_own_cluster() -> None:
         ]
         for name in QUESTIONS
     }
-    scraped = [
-        Node(key=NodeKey(cluster, "n1"), target=Target(cluster, "gpus", "n1:1"), age=4.0)
-        for cluster in ("east", "west")
-    ]
-    east, west = read_nodes(Answers(samples, {}), scraped)
+    east, west = read_nodes(Answers(samples, {}), [node(cluster="east"), node(cluster="west")])
 
     assert (east.models, west.models) == ((("T4", 1),), (("H100", 8),))
     assert (east.gpus.value, west.gpus.value) == (1, 8)

@@ -1,23 +1,23 @@
 """Reading a Prometheus again and again that fails in part, or is away."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from exporter.fleet import IdleTotals
+from exporter.fleet.json_data import fleet_json
 from exporter.fleet.pages import openapi as hub_openapi
-from exporter.fleet.pages.page import advice_table
+from exporter.fleet.pages.advice_table import advice_table
+from exporter.fleet.pages.links import Links, NodeUrl
 from exporter.fleet.pages.routes import FleetPages
-from exporter.fleet.pages.tables import Places
 from exporter.fleet.prometheus import Prometheus
-from exporter.fleet.rendering import fleet_json, fleet_text
-from exporter.fleet.targets import NodeLinks
+from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import FleetRead, Watch
-from tests.fleet.answering import Answer, Samples, answering, connected, nodes, nothing
+from tests.fleet.answering import HOURS, Answer, Samples, answering, connected, nothing, of_node
 
-NOWHERE = Places((), NodeLinks())
+NOWHERE = Links((), NodeUrl())
 
 
 class Clock:
@@ -25,10 +25,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def _node(expression: str) -> Samples:
-    return nodes(expression, "n1") or []
 
 
 def _watch(prometheus: Prometheus, **options: Any) -> Watch:
@@ -48,7 +44,7 @@ async def test_a_query_that_fails_costs_its_own_values() -> None:
             return "query processing would load too many samples"
         if "gpuslice_node_gpus" in expression:
             return [({"node": "n1"}, 8.0)]
-        return _node(expression)
+        return of_node({})(expression)
 
     fleet = (await _read(answer)).fleet
 
@@ -63,7 +59,7 @@ async def test_a_query_that_fails_costs_its_own_values() -> None:
 
 async def test_the_last_answer_is_kept_with_its_date_until_it_is_stale() -> None:
     clock = Clock()
-    with answering(_node) as url:
+    with answering(of_node({})) as url:
         prometheus = Prometheus(url, deadline=60)
         watch = _watch(prometheus, clock=clock)
         await watch.refresh()
@@ -87,7 +83,7 @@ async def _advice(watch: Watch) -> dict[str, Any]:
     read = watch.newest.advice
     assert read.found is not None
     document: dict[str, Any] = json.loads(
-        await FleetPages(lambda: watch.newest, NodeLinks()).advice(read, read.found, "json")
+        await FleetPages(lambda: watch.newest, NodeUrl()).advice(read, read.found, "json")
     )
     schema = hub_openapi.document() | {"$ref": "#/components/schemas/ClusterAdvice"}
     Draft202012Validator(schema).validate(document)
@@ -129,7 +125,7 @@ async def test_advice_is_kept_with_its_date_until_it_is_stale() -> None:
 
 async def test_the_pause_after_a_read_is_at_least_three_times_its_duration() -> None:
     """So a slow Prometheus has time for others, whatever the interval is."""
-    async with connected(_node) as prometheus:
+    async with connected(of_node({})) as prometheus:
         watch = _watch(prometheus, interval=0.0001)
         await watch.refresh()
 
@@ -140,9 +136,9 @@ async def test_the_pause_after_a_read_is_at_least_three_times_its_duration() -> 
 @pytest.mark.parametrize(
     ("records", "totals"),
     [
-        ({"holders": 2.0}, IdleTotals(2, None, complete=False)),
-        ({"holders": 0.0, "gpus": 0.0}, IdleTotals(0, 0.0)),
-        ({}, IdleTotals(None, None, complete=False)),
+        ({"holders": 2.0}, (2, None, False)),
+        ({"holders": 0.0, "gpus": 0.0}, (0, 0.0, True)),
+        ({}, (None, None, False)),
     ],
     ids=["unknown compute", "no idle holder", "not measured"],
 )
@@ -159,13 +155,11 @@ async def test_totals_of_idle_holders_without_a_record_are_unknown(records, tota
         **{f"node:gpuslice_idle_{name}:sum": [(here, value)] for name, value in records.items()},
     }
 
-    def answer(expression: str) -> Samples | str:
-        return queries.get(expression) or _node(expression)
-
-    fleet = (await _read(answer)).fleet
+    fleet = (await _read(of_node({re.escape(query): rows for query, rows in queries.items()}))).fleet
 
     assert fleet is not None
-    assert fleet.idle_totals == totals
+    idle = fleet.total
+    assert (idle.idle_holders.value, idle.idle_compute.value, fleet.idle_complete) == totals
 
 
 async def test_a_prometheus_without_exporters_is_an_error() -> None:
@@ -179,13 +173,9 @@ async def test_refused_gpu_hours_are_unknown_until_they_are_answered() -> None:
     refused = "used_gpu_seconds"
 
     def answer(expression: str) -> Samples | str:
-        if "sum_over_time(" in expression:
-            if refused and refused in expression:
-                return "too many samples"
-            return [({"namespace": "ml"}, 3600.0)]
-        if expression == "namespace:gpuslice_containers:count":
-            return [({"namespace": "ml"}, 1.0)]
-        return _node(expression)
+        if refused and re.match(rf"sum by .*{refused}", expression):
+            return "too many samples"
+        return of_node(HOURS)(expression)
 
     async with connected(answer) as prometheus:
         watch = _watch(prometheus)

@@ -1,14 +1,15 @@
 """GPU-hours of a window in which rules did not record every hour: they are lower bounds."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from exporter.fleet.shares import namespace_questions
+from exporter.fleet.namespaces import namespace_questions
 from exporter.fleet.watch import read_fleet
-from tests.fleet.answering import Samples, connected, nodes
+from tests.fleet.answering import HOURS, Samples, connected, of_node
 from tests.tools import tool
 
 WINDOW = 9000.0
@@ -69,16 +70,8 @@ def test_an_hour_is_unrecorded_if_rules_have_none_of_what_was_there(
 
 @pytest.mark.parametrize("unrecorded", [0, 3])
 async def test_gpu_hours_are_complete_if_every_hour_is_recorded(unrecorded: int) -> None:
-    def answer(expression: str) -> Samples:
-        if expression == QUESTION:
-            return [({}, float(unrecorded))] if unrecorded else []
-        if "sum_over_time(" in expression:
-            return [({"namespace": "ml"}, 3600.0)]
-        if expression == "namespace:gpuslice_containers:count":
-            return [({"namespace": "ml"}, 1.0)]
-        return nodes(expression, "n1") or []
-
-    async with connected(answer) as prometheus:
+    hours: Samples = [({}, float(unrecorded))] if unrecorded else []
+    async with connected(of_node({re.escape(QUESTION): hours, **HOURS})) as prometheus:
         fleet = await read_fleet(prometheus, WINDOW)
 
     (namespace,) = fleet.namespaces or ()

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import yaml
 
+from exporter.fleet.advice_queries import device_questions, holder_questions
 from exporter.fleet.prometheus import Prometheus as Client
-from exporter.fleet.queries import advice_questions, week_question
 from tests.core.advice.simulated import H100, H100_BYTES, PROFILES, STEP, Run
 from tests.product.alerts.committed import committed_rules
 from tests.product.compat.places import Stored, blocks, serve
@@ -199,7 +199,7 @@ def _advice_rules(name: str) -> dict[str, object]:
     (group,) = (group for group in rules.groups if group["name"] == name)
     needed: set[str] = set()
     read = {
-        word for query in (*advice_questions().values(), week_question("")) for word in READ.findall(query)
+        word for query in (device_questions() | holder_questions("")).values() for word in READ.findall(query)
     }
     while read - needed:
         needed |= read

@@ -1,5 +1,7 @@
 """The description of the hub's routes, as OpenAPI 3.1: ``/api/v1/openapi.json``."""
 
+from collections.abc import Mapping
+
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES
 from exporter.web.kit.openapi import describe
 from exporter.web.kit.openapi.advice_schema import advice_schema
@@ -22,13 +24,14 @@ from exporter.web.kit.openapi.describe import (
     whole,
 )
 
+# The formats of the cluster, and their content types.
 FLEET_TYPES = {name: CONTENT_TYPES[name] for name in ("json", "text")}
-"""The formats of the cluster, and their content types."""
 _ABOUT = """\
 The GPUs of a cluster, their holders and their use, from Prometheus. The API is read-only. HEAD returns the
 headers of GET. Unknown parameters are ignored.
 
 Unknown values are null, never 0. Fields may be added. Units are base units."""
+# The paths of the hub for programs.
 OPERATIONS: Operations = {
     "/": Operation(
         "cluster",
@@ -54,154 +57,115 @@ OPERATIONS: Operations = {
     "/-/healthy": probe("healthy", "Whether it runs."),
     "/-/ready": probe("ready", "Whether there is data to show.", refusals=(503,)),
 }
-"""The paths of the hub for programs."""
-
-
-def document() -> Schema:
-    """Return the description."""
-    shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
-    schemas = {
-        "FleetRead": _fleet_read(),
-        "ClusterAdvice": advice_schema(
-            {
-                "problems": listed({"type": "string"}, "Queries that failed."),
-                "error": text("Why a newer read failed, null if none did.", null=True),
-                "failing_since": number("Unix time since which reads fail.", null=True),
-            }
-        ),
-        "Fleet": _fleet(),
-        "Node": _node(),
-        "Amount": whole(
-            {
-                "value": number("Null if unknown.", null=True),
-                "complete": flag("If false, the value is a lower bound."),
-            }
-        ),
-        "Share": whole({name: reference("Amount") for name in ("held", "used", "wasted")}),
-        "Unit": whole({"resource": text("Name of the resource.")} | _amounts("held", "offered")),
-        "Namespace": whole(
-            {
-                "namespace": text("Its name."),
-                "holders": number("Its holders.", null=True),
-                "all_holders": flag("If false, it may have more."),
-                **shares,
-            }
-        ),
-        "IdleHolder": _idle(),
-        "SickGpu": _sick(),
-    }
-    return description(_ABOUT, OPERATIONS, schemas)
-
-
-def _fleet_read() -> Schema:
-    return whole(
-        {
-            "read_at": number("Unix time of the last successful query, null before the first.", null=True),
-            "error": text("Why the newest query failed.", null=True),
-            "failing_since": number("Unix time since which queries fail.", null=True),
-            "fleet": {"anyOf": [reference("Fleet"), {"type": "null"}]},
-        }
-    )
-
-
-def _fleet() -> Schema:
-    problem = {"question": text("What was queried."), "error": text("The error from Prometheus.")}
-    totals = {
-        "nodes": number("Nodes."),
-        "nodes_not_answering": number("Nodes without current data."),
-        **_sums(),
-    }
-    idle = {
-        "holders": number("All idle holders.", null=True),
-        "compute_held": number("Physical GPUs that they hold.", null=True),
-        "complete": flag("If false, these are lower bounds: of some holders it is unknown."),
-        "listed": _nullable(listed(reference("IdleHolder"), "The largest of them.")),
-    }
-    return whole(
-        {
-            "timestamp": number("Unix time of all data, by the clock of Prometheus."),
-            "window_seconds": number("Window of GPU-hours."),
-            "totals": whole(totals),
-            "nodes": listed(reference("Node"), "All nodes."),
-            "namespaces": _nullable(listed(reference("Namespace"), "The namespaces that hold GPUs.")),
-            "all_namespaces": flag("If false, there may be others."),
-            "idle_holders": whole(idle),
-            "sick_gpus": _nullable(listed(reference("SickGpu"), "Worst first.")),
-            "all_sick": flag("If false, there may be others."),
-            "problems": listed(
-                whole(problem), "Queries that Prometheus refused; values that need them are null."
-            ),
-        }
-    )
-
-
-def _node() -> Schema:
-    return whole(
-        {
-            **_of_node(),
-            "job": text("Job of its target."),
-            "instance": text("Instance of its target."),
-            "answers": flag("Whether there is current data for it."),
-            "reason": text("Why it does not answer.", null=True),
-            "data_age_seconds": number("Age of its newest data.", null=True),
-            "models": {"type": ["object", "null"], "additionalProperties": number("GPUs of this model.")},
-            "sharing": _nullable(listed({"type": "string"}, "How its GPUs are shared.")),
-            "driver_released": flag("Whether the driver is released.", null=True),
-            **_sums(),
-        }
-    )
-
-
-def _idle() -> Schema:
-    return whole(
-        {
-            **_of_node(),
-            "namespace": text("Namespace of the pod."),
-            "pod": text("Name of the pod."),
-            "container": text("Name of the container.", null=True),
-            "uuid": text("UUID of the GPU."),
-            "mig_uuid": text("UUID of the MIG device.", null=True),
-            "gpu": text("Index of the GPU on its node.", null=True),
-            "resource": text("The resource allocated to it.", null=True),
-            "quiet_seconds": number("Seconds since it last computed.", null=True),
-            "memory_held_bytes": number("Memory that it holds.", null=True),
-            "memory_used_bytes": number("Memory that it uses.", null=True),
-            "compute_held_gpus": number("Physical GPUs that it holds.", null=True),
-        }
-    )
-
-
-def _sick() -> Schema:
-    return whole(
-        {
-            **_of_node(),
-            "uuid": text("UUID of the GPU."),
-            "gpu": text("Index of the GPU on its node.", null=True),
-            "model": text("Model of the GPU.", null=True),
-            "severity": choice(("bad", "note"), "`bad`: unhealthy; `note`: needs maintenance."),
-            "reasons": listed({"type": "string"}, "Why it needs attention, worst first."),
-        }
-    )
-
-
-def _of_node() -> dict[str, Schema]:
-    return {"node": text("Name of the node."), "cluster": text("Cluster of the node.", null=True)}
-
-
-def _sums() -> dict[str, Schema]:
-    return {
-        "gpus": reference("Amount"),
-        **_amounts("slices_held", "slices_offered"),
-        "units": _nullable(listed(reference("Unit"), "Units of sharing systems, by resource.")),
-        "memory_total_bytes": reference("Amount"),
-        "memory_bytes": reference("Share"),
-        "compute_gpus": reference("Share"),
-    }
-
-
-def _amounts(*names: str) -> dict[str, Schema]:
-    return {name: reference("Amount") for name in names}
 
 
 def _nullable(schema: Schema) -> Schema:
     return {**schema, "type": [schema["type"], "null"]}
+
+
+_AMOUNT, _SHARE = reference("Amount"), reference("Share")
+_NODE = {"node": text("Name of the node."), "cluster": text("Cluster of the node.", null=True)}
+_SUMS = {
+    "gpus": _AMOUNT,
+    "slices_held": _AMOUNT,
+    "slices_offered": _AMOUNT,
+    "units": _nullable(listed(reference("Unit"), "Units of sharing systems, by resource.")),
+    "memory_total_bytes": _AMOUNT,
+    "memory_bytes": _SHARE,
+    "compute_gpus": _SHARE,
+}
+_TOTALS = {
+    "nodes": number("Nodes."),
+    "nodes_not_answering": number("Nodes without current data."),
+    **_SUMS,
+}
+_IDLE = {
+    "holders": number("All idle holders.", null=True),
+    "compute_held": number("Physical GPUs that they hold.", null=True),
+    "complete": flag("If false, these are lower bounds: of some holders it is unknown."),
+    "listed": _nullable(listed(reference("IdleHolder"), "The largest of them.")),
+}
+_PROBLEM = {"question": text("What was queried."), "error": text("The error from Prometheus.")}
+_READ = {
+    "read_at": number("Unix time of the last successful query, null before the first.", null=True),
+    "error": text("Why the newest query failed.", null=True),
+    "failing_since": number("Unix time since which queries fail.", null=True),
+    "fleet": {"anyOf": [reference("Fleet"), {"type": "null"}]},
+}
+# By name of the schema.
+_FIELDS: Mapping[str, dict[str, Schema]] = {
+    "Fleet": {
+        "timestamp": number("Unix time of all data, by the clock of Prometheus."),
+        "window_seconds": number("Window of GPU-hours."),
+        "totals": whole(_TOTALS),
+        "nodes": listed(reference("Node"), "All nodes."),
+        "namespaces": _nullable(listed(reference("Namespace"), "The namespaces that hold GPUs.")),
+        "all_namespaces": flag("If false, there may be others."),
+        "idle_holders": whole(_IDLE),
+        "sick_gpus": _nullable(listed(reference("SickGpu"), "Worst first.")),
+        "all_sick": flag("If false, there may be others."),
+        "problems": listed(
+            whole(_PROBLEM), "Queries that Prometheus refused; values that need them are null."
+        ),
+    },
+    "Node": {
+        **_NODE,
+        "job": text("Job of its target."),
+        "instance": text("Instance of its target."),
+        "answers": flag("Whether there is current data for it."),
+        "reason": text("Why it does not answer.", null=True),
+        "data_age_seconds": number("Age of its newest data.", null=True),
+        "models": {"type": ["object", "null"], "additionalProperties": number("GPUs of this model.")},
+        "sharing": _nullable(listed({"type": "string"}, "How its GPUs are shared.")),
+        "driver_released": flag("Whether the driver is released.", null=True),
+        **_SUMS,
+    },
+    "Amount": {
+        "value": number("Null if unknown.", null=True),
+        "complete": flag("If false, the value is a lower bound."),
+    },
+    "Share": {"held": _AMOUNT, "used": _AMOUNT, "wasted": _AMOUNT},
+    "Unit": {"resource": text("Name of the resource."), "held": _AMOUNT, "offered": _AMOUNT},
+    "Namespace": {
+        "namespace": text("Its name."),
+        "holders": number("Its holders.", null=True),
+        "all_holders": flag("If false, it may have more."),
+        "memory_bytes": _SHARE,
+        "compute_gpus": _SHARE,
+        "gpu_hours": _SHARE,
+    },
+    "IdleHolder": {
+        **_NODE,
+        "namespace": text("Namespace of the pod."),
+        "pod": text("Name of the pod."),
+        "container": text("Name of the container.", null=True),
+        "uuid": text("UUID of the GPU."),
+        "mig_uuid": text("UUID of the MIG device.", null=True),
+        "gpu": text("Index of the GPU on its node.", null=True),
+        "resource": text("The resource allocated to it.", null=True),
+        "quiet_seconds": number("Seconds since it last computed.", null=True),
+        "memory_held_bytes": number("Memory that it holds.", null=True),
+        "memory_used_bytes": number("Memory that it uses.", null=True),
+        "compute_held_gpus": number("Physical GPUs that it holds.", null=True),
+    },
+    "SickGpu": {
+        **_NODE,
+        "uuid": text("UUID of the GPU."),
+        "gpu": text("Index of the GPU on its node.", null=True),
+        "model": text("Model of the GPU.", null=True),
+        "severity": choice(("bad", "note"), "`bad`: unhealthy; `note`: needs maintenance."),
+        "reasons": listed({"type": "string"}, "Why it needs attention, worst first."),
+    },
+}
+# Of advice, which is read at other times than the cluster.
+_FAILURE = {
+    "error": text("Why a newer read failed, null if none did.", null=True),
+    "failing_since": number("Unix time since which reads fail.", null=True),
+}
+
+
+def document() -> Schema:
+    """Return the description."""
+    advice = advice_schema({"problems": listed({"type": "string"}, "Queries that failed."), **_FAILURE})
+    schemas = {name: whole(fields) for name, fields in _FIELDS.items()}
+    return description(_ABOUT, OPERATIONS, {"FleetRead": whole(_READ), "ClusterAdvice": advice, **schemas})

@@ -2,24 +2,25 @@
 
 import json
 import time
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
 from exporter.concurrency import in_thread
-from exporter.fleet import ORDERS
+from exporter.exposition import SelfMetrics
 from exporter.fleet.cluster_advice import ClusterAdvice, cluster_advice_json
+from exporter.fleet.json_data import fleet_json
 from exporter.fleet.pages import openapi as hub_openapi
-from exporter.fleet.pages.openapi import FLEET_TYPES
+from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.tables import Orders
-from exporter.fleet.rendering import fleet_json, fleet_text
-from exporter.fleet.targets import NodeLinks
+from exporter.fleet.sorting import ORDERS
+from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_csv
 from exporter.web.kit.application import build_app
@@ -33,19 +34,20 @@ from exporter.web.kit.render_queue import RenderQueue, TaskCache
 
 Made = TypeVar("Made")
 # More than all combinations of orders; the tag and the second change the keys.
-_KEPT = 64
+_MOST_KEPT = 64
+_VARY = "Accept, Accept-Encoding"
 
 
-@dataclass(eq=False)
 class FleetPages:
-    """The page of the newest read."""
+    """What the hub shows of the newest read, each form made once; ``price`` is that of a GPU-hour."""
 
-    current: Callable[[], FleetRead]  # returns the read to show
-    links: NodeLinks
-    price: float | None = None  # of a GPU-hour
-
-    def __post_init__(self) -> None:
-        self._cache = TaskCache(_KEPT)
+    def __init__(
+        self, current: Callable[[], FleetRead], node_url: NodeUrl, price: float | None = None
+    ) -> None:
+        self.current = current
+        self._node_url = node_url
+        self._price = price
+        self._cache = TaskCache(_MOST_KEPT)
         self._turns = RenderQueue()
 
     @property
@@ -62,7 +64,7 @@ class FleetPages:
 
     async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
         """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
-        scene = FleetScene(self.current(), time.time(), self.links, orders)
+        scene = FleetScene(self.current(), time.time(), self._node_url, orders)
         key = (orders, self.tag, int(scene.now))
         if refusing and key not in self._cache.tasks:
             self._turns.refuse_where_full()
@@ -82,23 +84,10 @@ class FleetPages:
         key = ("html", orders, opened.tag, int(opened.now))
         return await self._once(key, lambda: page(drawing, "", opened).encode())
 
-    async def text(self) -> bytes:
-        """Return the cluster as text for a terminal; without data, why there is none."""
-        read = self.current()
-        if read.fleet is None:
-            return f"{read.error or 'the cluster is read for the first time'}\n".encode()
-        warning = f"! Prometheus does not answer: {read.error}\n\n" if read.error else ""
-        fleet = read.fleet
-
-        def write() -> bytes:
-            return (warning + fleet_text(fleet)).encode()
-
-        return await self._once(("text", self.tag), write)
-
-    async def document(self) -> bytes:
-        """Return the cluster as JSON: ``fleet`` is null without data."""
-        read = self.current()
-        return await self._once(("json", self.tag), lambda: json.dumps(read_json(read)).encode())
+    async def document(self, form: str) -> bytes:
+        """Return the cluster as ``json`` or ``text``."""
+        write = {"json": _json, "text": _text}[form]
+        return await self._once((form, self.tag), partial(write, self.current()))
 
     async def advice(self, read: AdviceRead, found: ClusterAdvice, form: str) -> bytes:
         """Return the advice that a read shows as ``json`` or ``csv``."""
@@ -106,8 +95,7 @@ class FleetPages:
         def write() -> bytes:
             if form == "csv":
                 return advice_csv(found.advices).encode()
-            state = {"error": read.error or None, "failing_since": read.failing_since}
-            return json.dumps(cluster_advice_json(found, self.price) | state).encode()
+            return json.dumps(cluster_advice_json(found, self._price) | _failure(read)).encode()
 
         return await self._once(("advice", form, self.tag), write)
 
@@ -115,33 +103,33 @@ class FleetPages:
         return await self._cache.start(key, lambda: in_thread(make), self._turns).wait()
 
 
-def read_json(read: FleetRead) -> dict[str, Any]:
-    """Return a read as JSON data."""
-    return {
-        "read_at": read.read_at,
-        "error": read.error or None,
-        "failing_since": read.failing_since,
-        "fleet": None if read.fleet is None else fleet_json(read.fleet),
-    }
+def _json(read: FleetRead) -> bytes:
+    """Return the cluster as JSON: ``fleet`` is null without data."""
+    fleet = None if read.fleet is None else fleet_json(read.fleet)
+    return json.dumps({"read_at": read.read_at, **_failure(read), "fleet": fleet}).encode()
 
 
-_VARY = "Accept, Accept-Encoding"
+def _text(read: FleetRead) -> bytes:
+    """Return the cluster as text for a terminal; without data, why there is none."""
+    if read.fleet is None:
+        return f"{read.error or 'the cluster is read for the first time'}\n".encode()
+    warning = f"! Prometheus does not answer: {read.error}\n\n" if read.error else ""
+    return f"{warning}{fleet_text(read.fleet)}".encode()
 
 
-class Cluster(NamedTuple):
-    """The sources of the routes of the hub."""
-
-    pages: FleetPages
-    ticker: Ticker  # ticks with each read of the cluster
-    registry: CollectorRegistry  # the hub's own series
+def _failure(read: FleetRead | AdviceRead) -> dict[str, str | float | None]:
+    return {"error": read.error or None, "failing_since": read.failing_since}
 
 
 def make_hub_app(
-    cluster: Cluster, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
+    pages: FleetPages, ticker: Ticker, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
 ) -> web.Application:
-    """Return the application of the hub, also served below ``prefix``, with the headers of that of a node."""
-    streams = Broadcaster(cluster.ticker)
-    routes = _Routes(cluster, streams)
+    """Return the application of the hub, also served below ``prefix``.
+
+    ``ticker`` ticks with each read of the cluster.
+    """
+    streams = Broadcaster(ticker)
+    routes = _Routes(pages, streams)
     app = build_app(
         [
             web.get("/", routes.page),
@@ -163,8 +151,10 @@ def make_hub_app(
 
 
 class _Routes:
-    def __init__(self, cluster: Cluster, streams: Broadcaster) -> None:
-        self._pages, self._registry, self._streams = cluster.pages, cluster.registry, streams
+    def __init__(self, pages: FleetPages, streams: Broadcaster) -> None:
+        self._pages, self._streams = pages, streams
+        self._registry = SelfMetrics().registry
+        self._registry.register(_HubMetrics(pages.current))
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the cluster: to browsers as a page, to programs such as curl as text."""
@@ -172,15 +162,16 @@ class _Routes:
         if prefers_html(request):
             body = await self._pages.html(orders)
             return await reply(request, body, "text/html; charset=utf-8", vary=_VARY)
-        return await reply(request, await self._pages.text(), CONTENT_TYPES["text"], vary=_VARY)
+        body = await self._pages.document("text")
+        return await reply(request, body, CONTENT_TYPES["text"], vary=_VARY)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         return await self._streams.answer(request, self._pages, _orders(request))
 
     async def document(self, request: web.Request) -> web.Response:
         """Return the cluster in the requested format."""
-        wanted = requested_format(request, FLEET_TYPES)
-        body = await (self._pages.document() if wanted == "json" else self._pages.text())
+        wanted = requested_format(request, hub_openapi.FLEET_TYPES)
+        body = await self._pages.document(wanted)
         return await reply(request, body, CONTENT_TYPES[wanted], vary=_VARY)
 
     async def advice(self, request: web.Request) -> web.Response:
@@ -208,3 +199,32 @@ class _Routes:
 
 def _orders(request: web.Request) -> Orders:
     return Orders(*(one_of(request.query, name, keys) or "" for name, keys in ORDERS.items()))
+
+
+class _HubMetrics(Collector):
+    def __init__(self, current: Callable[[], FleetRead]) -> None:
+        self._current = current
+
+    def collect(self) -> Iterator[Metric]:
+        read = self._current()
+        yield _counter("reads", "Reads of the cluster from Prometheus, failed ones too.", read.reads)
+        yield _counter("read_failures", "Reads of the cluster that failed.", read.failures)
+        succeeded = bool(read.reads) and not read.error
+        yield _gauge("up", "1 if the newest read of the cluster succeeded.", int(succeeded))
+        if read.read_at is not None:
+            text = "Unix time of the newest successful read of the cluster."
+            yield _gauge("last_success_timestamp_seconds", text, read.read_at)
+        if read.seconds is not None:
+            yield _gauge("read_duration_seconds", "Duration of the newest read of the cluster.", read.seconds)
+        if read.fleet is not None:
+            yield _gauge("nodes", "Nodes that Prometheus has series of.", len(read.fleet.nodes))
+            yield _gauge("nodes_silent", "Nodes that do not answer.", len(read.fleet.silent))
+            yield _gauge("problems", "Queries of the newest read that failed.", len(read.fleet.problems))
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"gpuslice_hub_{name}", text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"gpuslice_hub_{name}", text, value=value)

@@ -1,48 +1,21 @@
 """The tables of a cluster: nodes, namespaces, idle holders and unhealthy GPUs, as rows for the template."""
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from exporter.fleet import (
-    IDLE,
-    NAMESPACES,
-    NODES,
-    Fleet,
-    IdleHolder,
-    Namespace,
-    Node,
-    NodeKey,
-    chosen,
-    in_order,
-)
-from exporter.fleet.amounts import Amount, Share, is_alone, named, shown_units, size_of, whole
-from exporter.fleet.attention import DETAILS
-from exporter.fleet.pages.rows import (
-    Heading,
-    IdleRow,
-    Meter,
-    NamespaceRow,
-    NodeRow,
-    SickRow,
-    SlicesHeld,
-    Table,
-)
-from exporter.fleet.rendering import age_words, gpus
-from exporter.fleet.targets import NodeLinks
-from exporter.model import ContainerRef
+from exporter.fleet.amounts import Amount, Share, gpu_shares, named, shown_units, size_of, whole
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu
+from exporter.fleet.pages.links import Links
+from exporter.fleet.sick_and_idle import DETAILS
+from exporter.fleet.sorting import in_order, known_order
+from exporter.fleet.text import age_words, silent_words
 from exporter.web.kit.elements import Bar, BarPart, Figure, bar, figure_of
-from exporter.web.kit.markup import holder_path
 from exporter.wording import TIMES, duration, gibibytes
 
-SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
-"""The maximum number of rows of each table; the JSON has all nodes and namespaces."""
-
-_HELD_NOT_USED = "held but not used, summed over holders"
-_UNMEASURED = "not measured there"
+# The reason shown for a value that needs a failed query.
 QUERY_FAILED = "the query for this failed"
-"""The reason shown for a value that needs a failed query."""
+UNMEASURED = "not measured there"
 
 
 class Orders(NamedTuple):
@@ -52,163 +25,198 @@ class Orders(NamedTuple):
     namespaces: str = ""
     idle: str = ""
 
-    def href(self, table: str, order: str) -> str:
-        """Return the URL of this page with one table in another order."""
-        query = {name: value for name, value in (self._asdict() | {table: order}).items() if value}
-        return f"?{urlencode(query)}#{table}"
+
+class Heading(NamedTuple):
+    """The head of a column."""
+
+    name: str
+    order: str = ""  # that the column sorts the table by, "" if it cannot
+    title: str = ""
+    look: str = ""
+    href: str = ""  # sorts the table
+    sorted: str = ""  # its ``aria-sort``, "" if the table is in another order
 
 
-class Places:
-    """The URLs of the pages of nodes, GPUs and holders; "" if the node is not known."""
+class Table(NamedTuple):
+    """A table."""
 
-    def __init__(self, nodes: Iterable[Node], links: NodeLinks) -> None:
-        # Keys of nodes are without a cluster if there is one; other readers do not know that.
-        self._urls: Mapping[NodeKey, str] = {
-            key: links.of(node.key, node.target)
-            for node in nodes
-            for key in (node.key, node.key._replace(cluster=node.target.cluster))
-        }
-
-    def node(self, key: NodeKey) -> str:
-        """Return the URL of a node's page."""
-        return self._urls.get(key, "")
-
-    def gpu(self, key: NodeKey, uuid: str) -> str:
-        """Return the URL of a GPU's page."""
-        return f"{self._urls[key]}gpu/{quote(uuid, safe='', errors='replace')}" if key in self._urls else ""
-
-    def holder(self, key: NodeKey, holder: ContainerRef) -> str:
-        """Return the URL of the page of a container on a node."""
-        return f"{self._urls[key]}{holder_path(holder)}" if key in self._urls else ""
+    headings: tuple[Heading, ...] = ()
+    rows: Sequence[object] = ()  # records for the template
+    more: int = 0  # number of further rows that are not shown
+    unknown: str = ""  # what is unknown about them
 
 
-def node_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
+class UsedAndHeld(NamedTuple):
+    """Used and held amounts with their bars."""
+
+    bars: tuple[Bar, ...]
+    used: Figure
+    held: Figure
+    unit: str
+
+
+def sortable(table: str, headings: Sequence[Heading], orders: Orders) -> tuple[Heading, ...]:
+    """Return the headings with links to the page with this table in their order."""
+    chosen = orders._asdict()
+    current = known_order(table, chosen[table])
+
+    def linked(heading: Heading) -> Heading:
+        if not heading.order:
+            return heading
+        query = {name: order for name, order in (chosen | {table: heading.order}).items() if order}
+        direction = "ascending" if heading.order == "name" else "descending"
+        return heading._replace(
+            href=f"?{urlencode(query)}#{table}", sorted=direction if heading.order == current else ""
+        )
+
+    return tuple(map(linked, headings))
+
+
+def figure(amount: Amount, write: Callable[[float], str]) -> Figure:
+    """Return an amount, with the reason if it is unknown."""
+    why = QUERY_FAILED if amount.refused else UNMEASURED
+    return Figure(amount.text(write), why if amount.value is None else "")
+
+
+def size_bar(text: str, look: str, size: Amount, track: float | None) -> Bar:
+    """Return the bar of an amount on a track; unknown parts are hatched."""
+    parts = [BarPart(look, size.value or 0, text)]
+    return bar(text, parts, track, known=not size.missing)
+
+
+def used_and_held_of_all(
+    share: Share, total: Amount, write: Callable[[float], str], unit: str
+) -> UsedAndHeld:
+    """Return used / held, each with a bar of the total."""
+    total = size_of(total, share.held, share.used)
+    bars = tuple(
+        size_bar(f"{name} of {total.text(write)} {unit}", name, part, total.value)
+        for name, part in (("held", share.held), ("used", share.used))
+    )
+    return UsedAndHeld(bars, figure(share.used, write), figure(share.held, write), unit)
+
+
+def used_of_held(share: Share, write: Callable[[float], str], unit: str) -> UsedAndHeld:
+    """Return used / held with a bar of the used part; without one if nothing is held."""
+    held = share.held.value
+    bars = (size_bar("used of what is held", "used", share.used, held),) if held else ()
+    return UsedAndHeld(bars, figure(share.used, write), figure(share.held, write), unit)
+
+
+# The maximum number of rows of each table; the JSON has all nodes and namespaces.
+MOST_ROWS = {"nodes": 250, "namespaces": 50, "idle": 50}
+_HELD_NOT_USED = "held but not used, summed over holders"
+
+_NODE_HEADINGS = (
+    Heading("Node", "name"),
+    Heading("GPUs", "gpus", look="end"),
+    Heading("Slices held"),
+    Heading("Memory used / held"),
+    Heading("Compute used / held"),
+    Heading("Unused memory", "memory", title=_HELD_NOT_USED, look="end"),
+    Heading("Unused compute", "waste", title=_HELD_NOT_USED, look="end"),
+    Heading("Data", look="end"),
+)
+
+
+class SlicesHeld(NamedTuple):
+    """The number of slices held."""
+
+    held: Figure
+    offered: Figure | None  # None if not reported
+    unit: str  # "" for slices
+
+
+class NodeRow(NamedTuple):
+    """A row of the nodes."""
+
+    node: Node
+    href: str
+    silent: str  # why there is no current data, "" if there is
+    gpus: Figure
+    models: str
+    slices: tuple[SlicesHeld, ...]
+    memory: UsedAndHeld
+    compute: UsedAndHeld
+    wasted: tuple[Figure, Figure]
+    age: str
+
+
+def node_table(fleet: Fleet, links: Links, orders: Orders) -> Table:
     """Return the table of nodes."""
-    head = partial(_heading, "nodes", orders, chosen(NODES, orders.nodes))
-    headings = (
-        head("Node", "name"),
-        head("GPUs", "gpus", look="end"),
-        head("Slices held"),
-        head("Memory used / held"),
-        head("Compute used / held"),
-        head("Unused memory", "memory", title=_HELD_NOT_USED, look="end"),
-        head("Unused compute", "waste", title=_HELD_NOT_USED, look="end"),
-        head("Data", look="end"),
-    )
-    rows = [_node(node, places) for node in in_order(fleet.nodes, NODES, orders.nodes)[: SHOWN["nodes"]]]
-    return Table(headings, rows, len(fleet.nodes) - len(rows))
+    nodes = in_order("nodes", fleet.nodes, orders.nodes)[: MOST_ROWS["nodes"]]
+    rows = [_node_row(node, links) for node in nodes]
+    return Table(sortable("nodes", _NODE_HEADINGS, orders), rows, len(fleet.nodes) - len(rows))
 
 
-def namespace_table(fleet: Fleet, orders: Orders) -> Table:
-    """Return the table of namespaces."""
-    head = partial(_heading, "namespaces", orders, chosen(NAMESPACES, orders.namespaces))
-    window = span_words(fleet.window)
-    hours = f"GPU-hours of the last {window}: used / held"
-    headings = (
-        head("Namespace", "name"),
-        head("Holders", look="end"),
-        head("Memory used / held"),
-        head("Unused memory", "memory", title=_HELD_NOT_USED, look="end"),
-        head("Compute used / held"),
-        head("Unused compute", "waste", title=_HELD_NOT_USED, look="end"),
-        head(f"GPU-hours used / held, {window}", "hours", title=hours, look="end"),
-    )
-    namespaces = in_order(fleet.namespaces or (), NAMESPACES, orders.namespaces)
-    rows = [_namespace(namespace) for namespace in namespaces[: SHOWN["namespaces"]]]
-    unknown = f"{'Other namespaces' if namespaces else 'Namespaces'} that hold GPUs are not known."
-    if fleet.all_namespaces:
-        unknown = ""
-    elif fleet.namespaces is None:
-        unknown = "Namespaces that hold GPUs could not be queried."
-    return Table(headings, rows, len(namespaces) - len(rows), unknown)
-
-
-def idle_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
-    """Return the table of idle holders."""
-    head = partial(_heading, "idle", orders, chosen(IDLE, orders.idle))
-    headings = (
-        head("Namespace / pod"),
-        head("Idle for", "longest"),
-        head("Node"),
-        head("GPU", look="end"),
-        head("Slice"),
-        head("Memory used / held", "memory", look="end"),
-        head("Compute held", "compute", look="end"),
-    )
-    refused = not {name for name, _ in fleet.problems}.isdisjoint(DETAILS)
-    why = QUERY_FAILED if refused else _UNMEASURED
-    holders = in_order(fleet.idle or (), IDLE, orders.idle)[: SHOWN["idle"]]
-    rows = [_idle(holder, places, why) for holder in holders]
-    more = max(int(fleet.idle_holders.total) - len(rows), 0)
-    # An empty table says itself that it has those only whose compute is measured.
-    none = not rows and fleet.idle_totals.holders == 0
-    return Table(headings, rows, more, "" if none else fleet.idle_unlisted)
-
-
-def sick_table(fleet: Fleet, places: Places) -> Table:
-    """Return the table of unhealthy GPUs."""
-    headings = tuple(Heading(name) for name in ("Node", "GPU", "Model", "Why"))
-    more = "Other unhealthy" if fleet.sick else "Unhealthy"
-    unknown = "" if fleet.all_sick else f"{more} GPUs are not known."
-    rows = [SickRow(gpu, places.gpu(gpu.node, gpu.uuid)) for gpu in fleet.sick]
-    return Table(headings, rows, 0, unknown)
-
-
-def _heading(  # noqa: PLR0913 - the first three are those of the table
-    table: str, orders: Orders, current: str, name: str, order: str = "", *, title: str = "", look: str = ""
-) -> Heading:
-    if not order:
-        return Heading(name, title=title, look=look)
-    direction = "ascending" if order == "name" else "descending"
-    return Heading(name, orders.href(table, order), direction if order == current else "", title, look)
-
-
-def _node(node: Node, places: Places) -> NodeRow:
+def _node_row(node: Node, links: Links) -> NodeRow:
     models = ", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models or ())
     return NodeRow(
-        name=str(node.key),
-        href=places.node(node.key),
-        silent=f"not answering for {age_words(node)}: {node.silent}" if node.silent else "",
-        gpus=amount(node.gpus, whole),
+        node=node,
+        href=links.node(node.key),
+        silent=silent_words(node) if node.silent else "",
+        gpus=figure(node.gpus, whole),
         models=models,
-        note="driver released" if node.released else "",
         slices=tuple(
-            SlicesHeld(amount(part.held, whole), None if is_alone(part) else amount(part.size, whole), name)
+            SlicesHeld(figure(part.held, whole), figure(part.size, whole) if part.has_size else None, name)
             for name, part in named(shown_units(node.slices, node.units))
         ),
-        memory=_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
-        compute=_of_all(node.compute, node.gpus, gpus, "GPU"),
-        wasted=(amount(node.memory.wasted, gibibytes), amount(node.compute.wasted, gpus)),
+        memory=used_and_held_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
+        compute=used_and_held_of_all(node.compute, node.gpus, gpu_shares, "GPU"),
+        wasted=(figure(node.memory.wasted, gibibytes), figure(node.compute.wasted, gpu_shares)),
         age=f"{age_words(node)} ago",
     )
 
 
-def _namespace(namespace: Namespace) -> NamespaceRow:
+class NamespaceRow(NamedTuple):
+    """A row of the namespaces."""
+
+    name: str
+    holders: Figure
+    memory: UsedAndHeld
+    wasted_memory: Figure
+    compute: UsedAndHeld
+    wasted_compute: Figure
+    hours: tuple[Figure, Figure]  # used, held
+
+
+def namespace_table(fleet: Fleet, orders: Orders) -> Table:
+    """Return the table of namespaces."""
+    window = _window_words(fleet.window)
+    hours = f"GPU-hours of the last {window}: used / held"
+    headings = (
+        Heading("Namespace", "name"),
+        Heading("Holders", look="end"),
+        Heading("Memory used / held"),
+        Heading("Unused memory", "memory", title=_HELD_NOT_USED, look="end"),
+        Heading("Compute used / held"),
+        Heading("Unused compute", "waste", title=_HELD_NOT_USED, look="end"),
+        Heading(f"GPU-hours used / held, {window}", "hours", title=hours, look="end"),
+    )
+    namespaces = in_order("namespaces", fleet.namespaces or (), orders.namespaces)
+    rows = [_namespace_row(namespace) for namespace in namespaces[: MOST_ROWS["namespaces"]]]
+    if fleet.all_namespaces:
+        unknown = ""
+    elif fleet.namespaces is None:
+        unknown = "Namespaces that hold GPUs could not be queried."
+    else:
+        unknown = f"{'Other namespaces' if rows else 'Namespaces'} that hold GPUs are not known."
+    return Table(sortable("namespaces", headings, orders), rows, len(namespaces) - len(rows), unknown)
+
+
+def _namespace_row(namespace: Namespace) -> NamespaceRow:
     return NamespaceRow(
         name=namespace.name,
-        holders=amount(namespace.holder_count, whole),
-        memory=_of_held(namespace.memory, gibibytes, "GiB"),
-        wasted_memory=amount(namespace.memory.wasted, gibibytes),
-        compute=_of_held(namespace.compute, gpus, "GPU"),
-        wasted_compute=amount(namespace.compute.wasted, gpus),
-        hours=(amount(namespace.hours.used, gpus), amount(namespace.hours.held, gpus)),
+        holders=figure(namespace.holder_count, whole),
+        memory=used_of_held(namespace.memory, gibibytes, "GiB"),
+        wasted_memory=figure(namespace.memory.wasted, gibibytes),
+        compute=used_of_held(namespace.compute, gpu_shares, "GPU"),
+        wasted_compute=figure(namespace.compute.wasted, gpu_shares),
+        hours=(figure(namespace.hours.used, gpu_shares), figure(namespace.hours.held, gpu_shares)),
     )
 
 
-def _idle(idle: IdleHolder, places: Places, why: str) -> IdleRow:
-    return IdleRow(
-        idle=idle,
-        href=places.holder(idle.node, idle.holder),
-        node_href=places.node(idle.node),
-        seconds=figure_of(idle.seconds, duration, QUERY_FAILED),
-        memory_used=figure_of(idle.memory_used, gibibytes, why),
-        memory_held=figure_of(idle.memory_held, gibibytes, why),
-        compute_held=figure_of(idle.compute_held, gpus, why),
-        state="idle-memory" if idle.memory_used else "idle",
-    )
-
-
-def span_words(seconds: float) -> str:
+def _window_words(seconds: float) -> str:
     """Return the length of a window in one unit."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
@@ -216,30 +224,65 @@ def span_words(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def amount(value: Amount, write: Callable[[float], str]) -> Figure:
-    """Return an amount, with the reason if it is unknown."""
-    why = QUERY_FAILED if value.refused else _UNMEASURED
-    return Figure(value.text(write), why if value.value is None else "")
+_IDLE_HEADINGS = (
+    Heading("Namespace / pod"),
+    Heading("Idle for", "longest"),
+    Heading("Node"),
+    Heading("GPU", look="end"),
+    Heading("Slice"),
+    Heading("Memory used / held", "memory", look="end"),
+    Heading("Compute held", "compute", look="end"),
+)
 
 
-def _of_all(share: Share, total: Amount, write: Callable[[float], str], unit: str) -> Meter:
-    """Return the meter of what is held and what is used of the total."""
-    total = size_of(total, share.held, share.used)
-    bars = tuple(
-        size_bar(f"{name} of {total.text(write)} {unit}", name, part, total.value)
-        for name, part in (("held", share.held), ("used", share.used))
+class IdleRow(NamedTuple):
+    """A row of the idle holders."""
+
+    idle: IdleHolder
+    href: str
+    node_href: str
+    seconds: Figure
+    memory_used: Figure
+    memory_held: Figure
+    compute_held: Figure
+    state: str
+
+
+def idle_table(fleet: Fleet, links: Links, orders: Orders) -> Table:
+    """Return the table of idle holders."""
+    refused = any(name in DETAILS for name, _ in fleet.problems)
+    why = QUERY_FAILED if refused else UNMEASURED
+    holders = in_order("idle", fleet.idle or (), orders.idle)[: MOST_ROWS["idle"]]
+    rows = [_idle_row(idle, links, why) for idle in holders]
+    more = max(int(fleet.idle_holders.total) - len(rows), 0)
+    # An empty table says itself that it has those only whose compute is measured.
+    none = not rows and fleet.total.idle_holders.value == 0
+    return Table(sortable("idle", _IDLE_HEADINGS, orders), rows, more, "" if none else fleet.idle_unlisted)
+
+
+def _idle_row(idle: IdleHolder, links: Links, why: str) -> IdleRow:
+    return IdleRow(
+        idle=idle,
+        href=links.holder(idle.node, idle.holder),
+        node_href=links.node(idle.node),
+        seconds=figure_of(idle.seconds, duration, QUERY_FAILED),
+        memory_used=figure_of(idle.memory_used, gibibytes, why),
+        memory_held=figure_of(idle.memory_held, gibibytes, why),
+        compute_held=figure_of(idle.compute_held, gpu_shares, why),
+        state="idle-memory" if idle.memory_used else "idle",
     )
-    return Meter(bars, amount(share.used, write), amount(share.held, write), unit)
 
 
-def _of_held(share: Share, write: Callable[[float], str], unit: str) -> Meter:
-    """Return the meter of used / held; without a bar if nothing is held."""
-    held = share.held.value
-    bars = (size_bar("used of what is held", "used", share.used, held),) if held else ()
-    return Meter(bars, amount(share.used, write), amount(share.held, write), unit)
+class SickRow(NamedTuple):
+    """A row of the unhealthy GPUs."""
+
+    gpu: SickGpu
+    href: str
 
 
-def size_bar(text: str, look: str, size: Amount, track: float | None) -> Bar:
-    """Return the bar of an amount on a track; unknown parts are hatched."""
-    parts = [BarPart(look, size.value or 0, text)]
-    return bar(text, parts, track, known=not size.missing)
+def sick_table(fleet: Fleet, links: Links) -> Table:
+    """Return the table of unhealthy GPUs."""
+    headings = (Heading("Node"), Heading("GPU"), Heading("Model"), Heading("Why"))
+    rows = [SickRow(gpu, links.gpu(gpu.node, gpu.uuid)) for gpu in fleet.sick]
+    more = "Other unhealthy" if fleet.sick else "Unhealthy"
+    return Table(headings, rows, unknown="" if fleet.all_sick else f"{more} GPUs are not known.")

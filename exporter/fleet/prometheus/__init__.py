@@ -13,9 +13,9 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 from exporter import __version__
 from exporter.concurrency import Worker, in_thread
 from exporter.dns_lookup import WorkerResolver
-from exporter.fleet.prometheus.answers import (
-    Answer,
+from exporter.fleet.prometheus.responses import (
     PrometheusError,
+    Response,
     Sample,
     read_vector,
     why_unreachable,
@@ -47,7 +47,8 @@ class Prometheus:
         deadline: float = DEADLINE,
     ) -> None:
         parts = urlsplit(url)
-        self._root = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")
+        host, path = parts.netloc.rpartition("@")[2], f"{parts.path.rstrip('/')}/api/v1/query"
+        self._url = parts._replace(netloc=host, path=path, fragment="").geturl()
         self._login = _login(parts)
         self._token_file = token_file
         self._ca_file = ca_file
@@ -58,8 +59,19 @@ class Prometheus:
 
     async def query(self, expression: str, at: float | None = None) -> list[Sample]:
         """Return the value of an expression now, or at a Unix time; raises PrometheusError."""
-        parameters = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
-        return await in_thread(read_vector, await self._ask("query", parameters))
+        parameters = {"query": expression}
+        if at is not None:
+            parameters["time"] = f"{at:.3f}"
+        headers, trusted = self._headers(), self._trust()
+        try:
+            async with asyncio.timeout(self._deadline):
+                response = await self._post(parameters, headers, trusted)
+        except TimeoutError:
+            raise PrometheusError(f"Prometheus did not answer within {self._deadline:g} s") from None
+        except (ClientError, OSError, ValueError) as error:
+            # Without its cause, which may contain the URL with a password.
+            raise PrometheusError(f"Prometheus cannot be reached: {why_unreachable(error)}") from None
+        return await in_thread(read_vector, response)
 
     async def close(self) -> None:
         """Close all connections; no query may follow."""
@@ -67,41 +79,25 @@ class Prometheus:
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(self, path: str, parameters: Mapping[str, str]) -> Answer:
-        headers, trusted = self._headers(), self._trust()
-        try:
-            async with asyncio.timeout(self._deadline):
-                return await self._post(path, parameters, headers, trusted)
-        except TimeoutError:
-            raise PrometheusError(f"Prometheus did not answer within {self._deadline:g} s") from None
-        except (ClientError, OSError, ValueError) as error:
-            # Without its cause, which may contain the URL with a password.
-            raise PrometheusError(f"Prometheus cannot be reached: {why_unreachable(error)}") from None
-
     async def _post(
-        self,
-        path: str,
-        parameters: Mapping[str, str],
-        headers: Mapping[str, str],
-        trusted: ssl.SSLContext | bool,
-    ) -> Answer:
+        self, parameters: Mapping[str, str], headers: Mapping[str, str], trusted: ssl.SSLContext | bool
+    ) -> Response:
         if self._session is None:
             self._session = ClientSession(
                 connector=TCPConnector(resolver=WorkerResolver(self._names)),
                 timeout=ClientTimeout(total=None),
                 headers={"User-Agent": f"gpuslice-exporter/{__version__}"},
             )
-        url = self._root._replace(path=f"{self._root.path.rstrip('/')}/api/v1/{path}").geturl()
         # POST, because URLs have a maximum length. A token is for one host, so redirects are not followed.
         async with self._session.post(
-            url, data=parameters, headers=headers, ssl=trusted, allow_redirects=False
-        ) as answer:
+            self._url, data=parameters, headers=headers, ssl=trusted, allow_redirects=False
+        ) as response:
             body = bytearray()
-            async for part in answer.content.iter_chunked(_CHUNK):
+            async for part in response.content.iter_chunked(_CHUNK):
                 body += part
                 if len(body) > MOST_BYTES:
                     raise PrometheusError(f"a response of Prometheus is larger than {MOST_BYTES >> 20} MiB")
-            return Answer(answer.status, bytes(body), answer.headers.get("Location", ""))
+            return Response(response.status, bytes(body), response.headers.get("Location", ""))
 
     def _headers(self) -> dict[str, str]:
         if self._token_file is None:

@@ -20,6 +20,7 @@ READERS = {
     "dashboards/json/gpuslice-tenant.json": "core",
     "dashboards/json/gpuslice-hardware.json": "standard",
 }
+HOUSE = ROOT / "exporter/fleet"
 # Fills a column of ``inspect --details`` that is left out without it.
 OPTIONAL = {"gpuslice_container_claim_info"}
 
@@ -40,18 +41,11 @@ def test_rules_and_dashboards_read_series_of_their_set_only(path, metric_set) ->
     assert beyond((ROOT / path).read_text(), metric_set) == set()
 
 
-def test_queries_of_the_program_read_series_of_core_only() -> None:
+def test_queries_of_the_cluster_read_series_of_core_only() -> None:
     """But for a column that may be missing."""
-    texts = [with_prefixes(path.read_text()) for path in (ROOT / "exporter/fleet").rglob("*.py")]
+    texts = [path.read_text() for path in HOUSE.rglob("*.py")]
     assert any("gpuslice_gpu_up" in text for text in texts)
     assert set().union(*(beyond(text, "core") for text in texts)) <= OPTIONAL
-
-
-def with_prefixes(code: str) -> str:
-    """Return the code with the prefixes of names that are constants of the module written out."""
-    for constant, prefix in re.findall(r'^(_\w+) = "(gpuslice_\w*_)"$', code, re.MULTILINE):
-        code = code.replace(f"{{{constant}}}", prefix)
-    return code
 
 
 def test_each_set_contains_the_smaller_ones() -> None:

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from exporter.fleet.prometheus import Prometheus, PrometheusError
-from tests.fleet.prometheus.answering import NOTHING, answering, saying
+from tests.fleet.prometheus.servers import NOTHING, always, serving
 from tests.together.end_to_end.programs import free_port
 
 
@@ -31,7 +31,7 @@ async def ask(url, **options):
 
 async def error_of(handler, **options):
     """Return the error message, which is one line, for the responses of a handler."""
-    async with answering(handler) as server:
+    async with serving(handler) as server:
         with pytest.raises(PrometheusError) as caught:
             await ask(server.url, **options)
     assert "\n" not in str(caught.value)
@@ -46,7 +46,7 @@ def result(kind, *series, **fields):
 async def test_an_instant_query_is_posted_as_a_form():
     """A long expression does not have to fit into a URL."""
     expression = "up + " * 40_000 + "up"
-    async with answering(saying()) as server, connected(server.url) as prometheus:
+    async with serving(always()) as server, connected(server.url) as prometheus:
         assert await prometheus.query(expression) == []
     assert server.paths == ["/api/v1/query"]
     assert server.forms == [{"query": expression}]
@@ -58,7 +58,7 @@ async def test_values_that_are_not_numbers_are_left_out():
     samples = [{"metric": {"n": text}, "value": [1, text]} for text in ("1.5", "NaN", "+Inf", "-Inf")]
     histogram = {"metric": {"n": "h"}, "histogram": [1, {"count": "1"}]}
     vector = result("vector", *samples, histogram, warnings=["a store did not answer"], infos=["a hint"])
-    async with answering(saying(vector)) as server:
+    async with serving(always(vector)) as server:
         assert await ask(server.url) == [({"n": "1.5"}, 1.5)]
 
 
@@ -73,13 +73,13 @@ async def test_values_that_are_not_numbers_are_left_out():
 )
 async def test_path_and_query_of_the_url_are_kept(suffix, path):
     """A proxy has several servers under one host, and some servers choose tenants by the query."""
-    async with answering(saying()) as server:
+    async with serving(always()) as server:
         await ask(server.url + suffix)
     assert server.paths == [path]
 
 
 async def test_name_and_password_of_the_url_are_sent_as_basic_authentication():
-    async with answering(saying()) as server:
+    async with serving(always()) as server:
         await ask(server.url.replace("//", "//m%40e:gr%C3%BC%3An@"))
     kind, _, encoded = server.headers[0]["Authorization"].partition(" ")
     assert (kind, base64.b64decode(encoded).decode()) == ("Basic", "m@e:grü:n")
@@ -91,7 +91,7 @@ async def test_the_token_file_is_read_for_each_query(tmp_path):
     file = tmp_path / "token"
     url_of_user = "//me:secret@"
     async with (
-        answering(saying()) as server,
+        serving(always()) as server,
         connected(server.url.replace("//", url_of_user), token_file=file) as prometheus,
     ):
         for token in ("first\n", "second"):
@@ -105,7 +105,7 @@ async def test_nothing_is_sent_without_a_usable_token(tmp_path, content):
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
-    async with answering(saying()) as server:
+    async with serving(always()) as server:
         with pytest.raises(PrometheusError, match=r"^--prometheus-token-file: ") as caught:
             await ask(server.url, token_file=file)
     assert str(file) in str(caught.value)
@@ -115,29 +115,29 @@ async def test_nothing_is_sent_without_a_usable_token(tmp_path, content):
 NOT_PROMETHEUS = "the server at --prometheus-url does not answer as Prometheus does"
 UNUSABLE = {
     "unknown function": (
-        saying('{"status":"error","errorType":"bad_data","error":"1:1: parse error:\\n unknown"}', 400),
+        always('{"status":"error","errorType":"bad_data","error":"1:1: parse error:\\n unknown"}', 400),
         "Prometheus refuses a query: 1:1: parse error: unknown",
     ),
-    "no reason": (saying('{"status":"error"}', 422), "Prometheus refuses a query: no reason given"),
+    "no reason": (always('{"status":"error"}', 422), "Prometheus refuses a query: no reason given"),
     "locked": (
-        saying("no org id", 401),
+        always("no org id", 401),
         "Prometheus denies access (HTTP status 401): set --prometheus-token-file",
     ),
     "proxy": (
-        saying("<html><h1>502 Bad Gateway</h1></html>", 502),
+        always("<html><h1>502 Bad Gateway</h1></html>", 502),
         "the server at --prometheus-url returns no result (HTTP status 502 Bad Gateway)",
     ),
-    "page": (saying("<html>Grafana</html>"), NOT_PROMETHEUS),
-    "truncated": (saying(NOTHING[:40]), NOT_PROMETHEUS),
-    "empty": (saying(""), NOT_PROMETHEUS),
-    "other JSON": (saying("[1]"), NOT_PROMETHEUS),
-    "not a number": (saying(result("vector", {"metric": {}, "value": [1, "high"]})), NOT_PROMETHEUS),
-    "scalar": (saying(result("scalar", 1, "1")), "Prometheus answers with a scalar, not a vector"),
+    "page": (always("<html>Grafana</html>"), NOT_PROMETHEUS),
+    "truncated": (always(NOTHING[:40]), NOT_PROMETHEUS),
+    "empty": (always(""), NOT_PROMETHEUS),
+    "other JSON": (always("[1]"), NOT_PROMETHEUS),
+    "not a number": (always(result("vector", {"metric": {}, "value": [1, "high"]})), NOT_PROMETHEUS),
+    "scalar": (always(result("scalar", 1, "1")), "Prometheus answers with a scalar, not a vector"),
     "login": (
-        saying("", 302, Location="https://me:secret@login.example.com/oauth?state=secret"),
+        always("", 302, Location="https://me:secret@login.example.com/oauth?state=secret"),
         "--prometheus-url redirects to https://login.example.com/oauth (HTTP",
     ),
-    "sub-path": (saying("", 307, Location="/prometheus/"), "redirects to /prometheus/"),
+    "sub-path": (always("", 307, Location="/prometheus/"), "redirects to /prometheus/"),
 }
 
 
@@ -153,8 +153,8 @@ async def test_redirects_are_not_followed(tmp_path):
     """A token is only for the server in --prometheus-url."""
     token = tmp_path / "token"
     token.write_text("secret")
-    async with answering(saying()) as other:
-        message = await error_of(saying("", 308, Location=f"{other.url}/api/v1/query"), token_file=token)
+    async with serving(always()) as other:
+        message = await error_of(always("", 308, Location=f"{other.url}/api/v1/query"), token_file=token)
         assert other.paths == []
     assert other.url in message
 
@@ -172,7 +172,7 @@ async def test_the_deadline_covers_a_response_that_trickles():
 
 async def test_the_size_of_a_response_is_bounded(monkeypatch):
     monkeypatch.setattr("exporter.fleet.prometheus.MOST_BYTES", 1 << 20)
-    message = await error_of(saying(" " * (2 << 20)))
+    message = await error_of(always(" " * (2 << 20)))
     assert message == "a response of Prometheus is larger than 1 MiB"
 
 
@@ -203,7 +203,7 @@ async def test_queries_share_a_connection():
         peers.add(request.transport.get_extra_info("peername"))
         return web.Response(text=NOTHING)
 
-    async with answering(answer) as server, connected(server.url) as prometheus:
+    async with serving(answer) as server, connected(server.url) as prometheus:
         for _ in range(5):
             await prometheus.query("up")
     assert len(peers) == 1

@@ -5,7 +5,7 @@ import ssl
 import pytest
 
 from exporter.fleet.prometheus import Prometheus, PrometheusError
-from tests.fleet.prometheus.answering import answering, saying
+from tests.fleet.prometheus.servers import always, serving
 from tests.page.web.certificates import Authority
 
 
@@ -32,7 +32,7 @@ async def test_a_private_authority_is_trusted_once_its_file_has_it(tmp_path):
     other, _ = certify(tmp_path, "other")
     file = tmp_path / "ca.crt"
     file.write_bytes(other.read_bytes())
-    async with answering(saying(), context) as server:
+    async with serving(always(), context) as server:
         await refused(server.url, r"certificate is not trusted .*--prometheus-ca-file")
         private = Prometheus(server.url, ca_file=file)
         with pytest.raises(PrometheusError, match="certificate is not trusted"):
@@ -54,5 +54,5 @@ async def test_an_unusable_authority_file_is_named_with_its_option(tmp_path, con
 
 
 async def test_a_server_without_tls():
-    async with answering(saying()) as server:
+    async with serving(always()) as server:
         await refused(server.url.replace("http", "https"), "TLS fails")

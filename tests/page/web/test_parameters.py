@@ -17,12 +17,12 @@ from jsonschema import Draft202012Validator
 
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
-from exporter.fleet import ORDERS
 from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.pages import openapi as hub
-from exporter.fleet.pages.routes import Cluster, FleetPages, make_hub_app
-from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
+from exporter.fleet.pages.links import NodeUrl
+from exporter.fleet.pages.routes import FleetPages, make_hub_app
+from exporter.fleet.sorting import ORDERS
+from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.web.kit.http.server import Server
 from exporter.web.kit.live.broadcaster import LONGEST_TAG, Ticker
 from exporter.web.node.app import make_app
@@ -190,8 +190,8 @@ async def test_empty_fields_of_forms_are_accepted(urls: Urls, client: ClientSess
 
 def _hub() -> web.Application:
     look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
-    pages = FleetPages(lambda: look, NodeLinks())
-    return make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
+    pages = FleetPages(lambda: look, NodeUrl())
+    return make_hub_app(pages, Ticker())
 
 
 @pytest.mark.parametrize(

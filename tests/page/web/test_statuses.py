@@ -11,9 +11,9 @@ from aiohttp import web
 from exporter.doctor import Check, Report
 from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.pages import openapi as hub
-from exporter.fleet.pages.routes import Cluster, FleetPages, make_hub_app
-from exporter.fleet.targets import NodeLinks
-from exporter.fleet.watch import AdviceRead, FleetRead, hub_registry
+from exporter.fleet.pages.links import NodeUrl
+from exporter.fleet.pages.routes import FleetPages, make_hub_app
+from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.web.kit.live.broadcaster import Ticker
 from exporter.web.node.app import make_app
 from exporter.web.node.openapi import operations as node
@@ -34,8 +34,8 @@ def _app(kind: str) -> web.Application:
     if kind == "node":
         return make_app(site_of(lambda: snapshot([gpu()], [holder("a")]), report=lambda: REPORT))
     look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
-    pages = FleetPages(lambda: look, NodeLinks())
-    return make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
+    pages = FleetPages(lambda: look, NodeUrl())
+    return make_hub_app(pages, Ticker())
 
 
 def _declared(kind: str, path: str) -> set[int]:

@@ -9,8 +9,8 @@ from aiohttp import web
 from exporter.concurrency import in_thread
 from exporter.exposition import Exposition, Format
 from exporter.fleet.pages import routes as cluster
+from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.tables import Orders
-from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
 from exporter.web.kit.html import Drawing
 from exporter.web.kit.render_queue import AT_ONCE, MOST_WAITING
@@ -71,7 +71,7 @@ def _pages(slow: Slow, monkeypatch) -> PageCache:
 
 def _fleet_pages(slow: Slow, monkeypatch) -> cluster.FleetPages:
     monkeypatch.setattr(cluster, "fleet_drawing", slow.fleet)
-    return cluster.FleetPages(FleetRead, NodeLinks())
+    return cluster.FleetPages(FleetRead, NodeUrl())
 
 
 def _of_a_node(slow: Slow, monkeypatch):

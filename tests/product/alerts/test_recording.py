@@ -17,7 +17,7 @@ from alerts.advice_records import advice_groups
 from alerts.records import recording_groups
 from alerts.table import record_table
 from alerts.windows import Windows
-from exporter.fleet import attention, nodes, queries, shares, targets
+from exporter.fleet import advice_queries, namespaces, nodes, sick_and_idle, targets
 from tests.product.alerts.committed import quick_rules
 from tests.together.end_to_end.programs import Prometheus, demo, get, prometheus, until
 from tests.tools import tool
@@ -50,11 +50,11 @@ def test_every_record_is_used() -> None:
     fleet = (
         nodes.QUESTIONS,
         targets.QUESTIONS,
-        shares.namespace_questions(3600),
-        attention.QUESTIONS,
-        attention.DETAILS,
-        {"week": queries.week_question("")},
-        queries.advice_questions(),
+        namespaces.namespace_questions(3600),
+        sick_and_idle.QUESTIONS,
+        sick_and_idle.DETAILS,
+        advice_queries.holder_questions(""),
+        advice_queries.device_questions(),
     )
     texts += [query for questions in fleet for query in questions.values()]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.async_api import async_playwright
 
-from exporter.fleet import Fleet
+from exporter.fleet.model import Fleet
 from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.watch import read_fleet
 from tests.core.commands.program import command, environment, run, serving
@@ -129,12 +129,12 @@ def test_each_node_is_there_once(known: Known) -> None:
     """A node that is scraped by two jobs is one row, under its own name."""
     names = [snapshot["node"]["node"] for snapshot in known.snapshots]
 
-    assert sorted(node.key.name for node in known.fleet.answering) == sorted(names)
+    assert sorted(node.key.name for node in known.fleet.nodes if not node.silent) == sorted(names)
     assert len(known.fleet.silent) == 1
 
 
 def test_totals_are_the_sums_of_the_nodes(known: Known) -> None:
-    nodes = {node.key.name: node for node in known.fleet.answering}
+    nodes = {node.key.name: node for node in known.fleet.nodes if not node.silent}
     for snapshot in known.snapshots:
         node = nodes[snapshot["node"]["node"]]
         gpus, rows = snapshot["gpus"], snapshot["containers"]
@@ -150,7 +150,7 @@ def test_totals_are_the_sums_of_the_nodes(known: Known) -> None:
 
 
 def test_sums_count_the_rows_without_a_measurement(known: Known) -> None:
-    nodes = {node.key.name: node for node in known.fleet.answering}
+    nodes = {node.key.name: node for node in known.fleet.nodes if not node.silent}
     missing = {
         snapshot["node"]["node"]: sum(row["compute_used_ratio"] is None for row in snapshot["containers"])
         for snapshot in known.snapshots
@@ -217,7 +217,7 @@ def test_idle_holders_are_those_of_the_nodes(known: Known) -> None:
         assert each.memory_used == expected[name]["memory_used_bytes"]
         assert each.memory_held == expected[name]["memory_entitled_bytes"]
         assert each.seconds >= IDLE_AFTER
-    assert known.fleet.idle_totals.holders == len(expected)
+    assert known.fleet.total.idle_holders.value == len(expected)
 
 
 def test_sick_gpus_are_listed_with_their_reasons(known: Known) -> None:

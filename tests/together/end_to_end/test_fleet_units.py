@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from exporter.fleet import Fleet, Node
 from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, Units
+from exporter.fleet.model import Fleet, Node
 from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.watch import read_fleet
 from tests.core.commands.program import run

@@ -11,7 +11,7 @@ from exporter.dcgm_scrape import DcgmError, DcgmReading, with_dcgm
 from exporter.dcgm_scrape.client import _text
 from exporter.dcgm_scrape.page import read_page
 from exporter.exposition.negotiation import accepts_gzip, choose_format, media_quality
-from exporter.fleet.prometheus.answers import Answer, PrometheusError, Sample, read_vector
+from exporter.fleet.prometheus.responses import PrometheusError, Response, Sample, read_vector
 from exporter.metrics import IDENTITY_LABELS
 from exporter.model import (
     ContainerRef,
@@ -109,7 +109,7 @@ def _check_dcgm(told: tuple[DcgmReading, Any]) -> None:
 def _prometheus(content: bytes) -> Any:
     """Read an answer as that of an instant query, or of one that redirects."""
     kind, place, body = parts_of(content, 3)
-    answer = Answer(200 if kind else 302, body, place.decode("utf-8", "surrogateescape"))
+    answer = Response(200 if kind else 302, body, place.decode("utf-8", "surrogateescape"))
     return read_vector(answer)
 
 
@@ -178,7 +178,7 @@ TARGETS = (
     ),
     Target(
         name="prometheus-answer",
-        covers=("exporter.fleet.prometheus.answers",),
+        covers=("exporter.fleet.prometheus.responses",),
         seeds=encoded(
             'v\x1e\x1e{"status":"success","data":{"resultType":"vector","result":[{"metric":{"uuid":"GPU-1"},'
             '"value":[1700000000.1,"0.5"]}]}}',

@@ -8,7 +8,7 @@ from exporter.config.parse import SettingsError, read_options
 from exporter.dcgm_scrape.page import read_page
 from exporter.demo.scenario.catalog import parse
 from exporter.documents import DocumentError, read_yaml
-from exporter.fleet.prometheus.answers import Answer, PrometheusError, read_vector
+from exporter.fleet.prometheus.responses import PrometheusError, Response, read_vector
 from exporter.model import Allocations, ClaimedDevice, ContainerRef, DeviceUse
 from exporter.sharing.base.view import View
 from exporter.sharing.dra import Dra
@@ -171,7 +171,7 @@ def test_a_size_with_too_many_digits_is_refused() -> None:
         parse(json.dumps({"name": "a", "node": {"name": "n"}, "gpus": [board]}))
 
 
-def _answer(kind: str, metric: str, values: str) -> Answer:
+def _answer(kind: str, metric: str, values: str) -> Response:
     series = f'{{"metric":{metric},{values}}}'
     text = f'{{"status":"success","data":{{"resultType":"{kind}","result":[{series}]}}}}'
-    return Answer(200, text.encode())
+    return Response(200, text.encode())

@@ -24,6 +24,12 @@ from aiohttp import (
 
 from exporter.wording import printable
 
+_LONGEST: Final = 200
+_LOCKED: Final = frozenset(
+    {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}
+)
+_MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
+
 
 class PrometheusError(Exception):
     """Prometheus returned no result; the message has the reason, without the URL."""
@@ -55,15 +61,7 @@ def _system_message(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
 
 
-_LONGEST: Final = 200
-_LOCKED: Final = frozenset(
-    {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}
-)
-
-_MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
-
-
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """An HTTP response."""
 
     status: int
@@ -86,12 +84,12 @@ class Sample(NamedTuple):
         return tuple(map(self.text, labels))
 
 
-def read_vector(answer: Answer) -> list[Sample]:
+def read_vector(response: Response) -> list[Sample]:
     """Return the finite samples of an instant query; raises PrometheusError."""
     try:
-        return list(_samples(_result(answer)))
+        return list(_samples(_result(response)))
     except _MALFORMED:
-        raise _no_prometheus(answer) from None
+        raise _no_prometheus(response) from None
 
 
 def _samples(result: Iterable[Any]) -> Iterator[Sample]:
@@ -106,21 +104,21 @@ def _samples(result: Iterable[Any]) -> Iterator[Sample]:
                 yield Sample(labels, value)
 
 
-def _result(answer: Answer) -> list[Any]:
-    if answer.status in _LOCKED:
+def _result(response: Response) -> list[Any]:
+    if response.status in _LOCKED:
         raise PrometheusError(
-            f"Prometheus denies access (HTTP status {answer.status}): set --prometheus-token-file, or a name"
-            " and password in --prometheus-url"
+            f"Prometheus denies access (HTTP status {response.status}): set --prometheus-token-file,"
+            " or a name and password in --prometheus-url"
         )
-    if answer.location and HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
+    if response.location and HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
         raise PrometheusError(
-            f"--prometheus-url redirects to {_without_secrets(answer.location)}"
-            f" (HTTP status {answer.status}): use that address"
+            f"--prometheus-url redirects to {_without_secrets(response.location)}"
+            f" (HTTP status {response.status}): use that address"
         )
-    document = json.loads(answer.body)
+    document = json.loads(response.body)
     if document["status"] != "success":
-        reason = f"{document.get('error') or document.get('errorType') or 'no reason given'}"
-        raise PrometheusError(f"Prometheus refuses a query: {_short(reason)}")
+        reason = document.get("error") or document.get("errorType") or "no reason given"
+        raise PrometheusError(f"Prometheus refuses a query: {_short(str(reason))}")
     data = document["data"]
     if data["resultType"] != "vector":
         raise PrometheusError(f"Prometheus answers with a {_short(str(data['resultType']))}, not a vector")
@@ -135,11 +133,11 @@ def _labels(metric: Any) -> Mapping[str, str]:
     return metric
 
 
-def _no_prometheus(answer: Answer) -> PrometheusError:
+def _no_prometheus(response: Response) -> PrometheusError:
     """Return the error for a response that is truncated, or from something other than Prometheus."""
-    if answer.status == HTTPStatus.OK:
+    if response.status == HTTPStatus.OK:
         return PrometheusError("the server at --prometheus-url does not answer as Prometheus does")
-    status = f"{answer.status} {responses.get(answer.status, '')}".strip()
+    status = f"{response.status} {responses.get(response.status, '')}".strip()
     return PrometheusError(f"the server at --prometheus-url returns no result (HTTP status {status})")
 
 

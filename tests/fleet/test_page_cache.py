@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.fleet import Fleet, IdleHolder, NodeKey
+from exporter.fleet.json_data import fleet_json
+from exporter.fleet.model import Fleet, IdleHolder, NodeKey
+from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.openapi import document
 from exporter.fleet.pages.routes import FleetPages
 from exporter.fleet.pages.tables import Orders
-from exporter.fleet.rendering import fleet_json
-from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import FleetRead
 from exporter.model import ContainerRef
 from exporter.web.kit.html import page
@@ -32,7 +32,7 @@ async def test_a_new_read_is_shown_within_the_second_of_the_one_before(monkeypat
     """A drawing is kept for readers of the same read only."""
     monkeypatch.setattr("exporter.fleet.pages.routes.time", SimpleNamespace(time=lambda: 1010.25))
     looks = [FleetRead(reads=number, error=f"Prometheus refuses: {number}") for number in (1, 2)]
-    pages = FleetPages(lambda: looks[0], NodeLinks())
+    pages = FleetPages(lambda: looks[0], NodeUrl())
     assert "Prometheus refuses: 1" in await shown(pages)
     del looks[0]
     assert "Prometheus refuses: 2" in await shown(pages)
@@ -41,7 +41,7 @@ async def test_a_new_read_is_shown_within_the_second_of_the_one_before(monkeypat
 async def test_open_pages_get_the_time_of_the_server_with_each_change() -> None:
     """The script computes the age of the data from it."""
     before = time.time()
-    opened = OpenPage(FleetPages(lambda: FleetRead(read_at=700.0), NodeLinks()), Orders())
+    opened = OpenPage(FleetPages(lambda: FleetRead(read_at=700.0), NodeUrl()), Orders())
     drawn = await opened.drawn()
     assert drawn is not None
     for message in (change(None, drawn), change(drawn.drawing, drawn)):

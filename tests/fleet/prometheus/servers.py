@@ -13,7 +13,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass
-class Answering:
+class Server:
     """A server and the requests that it received."""
 
     url: str = ""
@@ -22,7 +22,7 @@ class Answering:
     headers: list = field(default_factory=list)
 
 
-def saying(text: str = NOTHING, status: int = 200, **headers: str) -> Handler:
+def always(text: str = NOTHING, status: int = 200, **headers: str) -> Handler:
     """Return a handler that answers every request with one text."""
 
     async def handle(_request: web.Request) -> web.Response:
@@ -36,9 +36,9 @@ def saying(text: str = NOTHING, status: int = 200, **headers: str) -> Handler:
 
 
 @asynccontextmanager
-async def answering(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncIterator[Answering]:
+async def serving(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     """Run a server that answers every request with ``handler``."""
-    server = Answering()
+    server = Server()
 
     async def record(request: web.Request) -> web.StreamResponse:
         server.paths.append(request.rel_url.raw_path_qs)

@@ -1,0 +1,199 @@
+"""The cluster as records: nodes, namespaces, idle holders and unhealthy GPUs. None is not known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from exporter.fleet.amounts import (
+    UNKNOWN_AMOUNT,
+    UNKNOWN_SHARE,
+    UNKNOWN_SLICES,
+    Amount,
+    Share,
+    Units,
+    total_amount,
+    total_of,
+    total_share,
+    total_units,
+    whole,
+)
+from exporter.model import ContainerRef
+
+
+class NodeKey(NamedTuple):
+    """A node: its name, and its cluster if Prometheus has a label ``cluster``."""
+
+    cluster: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.name}" if self.cluster else self.name
+
+
+class Target(NamedTuple):
+    """A target of Prometheus: an exporter, by its identifying labels."""
+
+    cluster: str
+    job: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSums:
+    """The GPUs of one node, or of several together."""
+
+    gpus: Amount = UNKNOWN_AMOUNT
+    slices: Units = UNKNOWN_SLICES  # of the vendors' own plug-ins
+    units: tuple[Units, ...] | None = None  # of sharing systems, by resource
+    memory_total: Amount = UNKNOWN_AMOUNT  # bytes
+    memory: Share = UNKNOWN_SHARE  # bytes
+    compute: Share = UNKNOWN_SHARE  # shares of physical GPUs
+    idle_holders: Amount = UNKNOWN_AMOUNT
+    idle_compute: Amount = UNKNOWN_AMOUNT  # shares of physical GPUs that they hold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node(NodeSums):
+    """One node by its newest data."""
+
+    key: NodeKey
+    target: Target
+    age: float | None  # of this data in seconds, None if it is older than any query
+    silent: str = ""  # why there is no current data, "" if the node answers
+    models: tuple[tuple[str, int], ...] | None = None  # GPUs by model
+    unhealthy: Amount = UNKNOWN_AMOUNT  # GPUs with a condition
+    sharing: tuple[str, ...] | None = None
+    # Those that hold or use a GPU. A GPU whose holders are unknown is one that is missing.
+    containers: Amount = UNKNOWN_AMOUNT
+    released: bool | None = None  # whether its driver is released
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether a node that answers lacks records: it, or the recording rules, are new."""
+        lacks_sums = self.unhealthy.value is None and self.memory_total.value is None
+        lacks_gpus = bool(self.gpus.value) and lacks_sums
+        return not self.silent and (self.containers.value is None or lacks_gpus)
+
+
+def total_of_nodes(nodes: Sequence[Node]) -> NodeSums:
+    """Return the sums of nodes."""
+    return NodeSums(
+        gpus=total_amount(node.gpus for node in nodes),
+        slices=total_of("", [node.slices for node in nodes]),
+        units=total_units(node.units for node in nodes),
+        memory_total=total_amount(node.memory_total for node in nodes),
+        memory=total_share(node.memory for node in nodes),
+        compute=total_share(node.compute for node in nodes),
+        idle_holders=total_amount(node.idle_holders for node in nodes),
+        idle_compute=total_amount(node.idle_compute for node in nodes),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """The holders in one namespace."""
+
+    name: str
+    holders: int | None  # None if it is unknown which containers hold their GPU
+    all_holders: bool = True  # if not, there may be more
+    memory: Share = UNKNOWN_SHARE  # bytes
+    compute: Share = UNKNOWN_SHARE  # shares of physical GPUs
+    hours: Share = UNKNOWN_SHARE  # GPU-hours over the window
+
+    @property
+    def holder_count(self) -> Amount:
+        """The number of holders."""
+        return UNKNOWN_AMOUNT if self.holders is None else Amount(self.holders, 1, int(not self.all_holders))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleHolder:
+    """A container that holds a device and has not computed on it."""
+
+    node: NodeKey
+    holder: ContainerRef
+    uuid: str
+    mig_uuid: str
+    gpu: str  # index on its node, "" if not reported
+    resource: str  # "" if not reported
+    seconds: float | None  # since it last computed
+    memory_held: float | None  # bytes
+    memory_used: float | None  # bytes
+    compute_held: float | None  # shares of physical GPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SickGpu:
+    """A GPU that needs attention."""
+
+    node: NodeKey
+    uuid: str
+    gpu: str
+    model: str
+    severity: Literal["bad", "note"]  # ``bad``: unhealthy; ``note``: needs maintenance
+    reasons: tuple[str, ...]  # the worst first
+
+
+# Without slots, for its cached property.
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """The cluster."""
+
+    at: float  # Unix time of Prometheus
+    window: float  # of GPU-hours, in seconds
+    nodes: tuple[Node, ...] = ()
+    namespaces: tuple[Namespace, ...] | None = ()
+    all_namespaces: bool = True  # if not, there may be others that hold GPUs
+    idle: tuple[IdleHolder, ...] | None = ()  # the largest idle holders in each order
+
+    sick: tuple[SickGpu, ...] = ()  # the unhealthy GPUs, all of them if ``all_sick``
+    all_sick: bool = True
+    problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
+
+    @cached_property
+    def total(self) -> NodeSums:
+        """The sums of all nodes."""
+        return total_of_nodes(self.nodes)
+
+    @property
+    def silent(self) -> tuple[Node, ...]:
+        """The nodes without current data."""
+        return tuple(node for node in self.nodes if node.silent)
+
+    @property
+    def namespace_count(self) -> Amount:
+        """The number of namespaces that hold GPUs."""
+        count = len(self.namespaces or ())
+        return Amount(count, count, int(self.namespaces is None or not self.all_namespaces))
+
+    @property
+    def bad(self) -> Amount:
+        """The number of unhealthy GPUs of severity ``bad``."""
+        count = sum(gpu.severity == "bad" for gpu in self.sick)
+        return Amount(count, count, int(not self.all_sick))
+
+    @property
+    def idle_complete(self) -> bool:
+        """Whether it is known of all holders whether they are idle, and what these hold."""
+        return not (self.total.idle_holders.missing or self.total.idle_compute.missing)
+
+    @property
+    def idle_holders(self) -> Amount:
+        """The number of idle holders, at least the listed ones."""
+        counted, listed = self.total.idle_holders.value, len(self.idle or ())
+        if counted is None:
+            return Amount(listed, listed, 1)
+        return Amount(max(counted, listed), 1, int(not self.idle_complete))
+
+    @property
+    def idle_unlisted(self) -> str:
+        """What is not known of the idle holders, as a sentence; "" if all is known."""
+        if self.idle is None:
+            return "Idle holders are not known."
+        if self.total.idle_holders.value is None:
+            others = "other " if self.idle else ""
+            return f"The number of {others}idle holders is not known."
+        if self.total.idle_holders.value and not self.idle:
+            return f"Idle holders are not listed; there are {self.idle_holders.text(whole)}."
+        return "" if self.idle_complete else "Of some holders it is not known whether they are idle."
