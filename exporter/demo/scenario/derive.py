@@ -201,6 +201,10 @@ def profile_number(name: str) -> int | None:
 
 def capability(gpu: Gpu) -> tuple[int, int] | None:
     """Return the compute capability; Ampere boards without HBM have another chip than those with it."""
+    given = gpu.board_info.get("compute_capability")
+    if given:
+        major, minor = map(int, given.split("."))
+        return major, minor
     if gpu.architecture == AMPERE and not has_hbm(gpu):
         return 8, 6
     return _CAPABILITIES.get(gpu.architecture)
