@@ -7,21 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from exporter.demo.scenario import (
-    DriverReload,
-    Fault,
-    GpuAbsent,
-    KubeletFailure,
-    KubeletFailureKind,
-    KubeletFilling,
-    MigLayout,
-    NvmlFault,
-    PodAdd,
-    PodDelete,
-    ProcessExit,
-    Scenario,
-    Unhealthy,
-)
+from exporter.demo import scenario as schema
+from exporter.demo.scenario import Fault, Scenario
 from exporter.demo.scenario.amd_gpus import gpus_of
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Container, Pod, Process, keys
@@ -50,8 +37,8 @@ class Present:
     pods: tuple[Pod, ...]
     running: tuple[Running, ...]
     loaded: bool  # the NVIDIA kernel module
-    nvml_faults: tuple[NvmlFault, ...]
-    kubelet_failures: frozenset[KubeletFailureKind]
+    nvml_faults: tuple[schema.NvmlFault, ...]
+    kubelet_failures: frozenset[schema.KubeletFailureKind]
     kubelet_filled: int | None  # pods that a starting kubelet knows; None: all
     unhealthy: frozenset[tuple[str, str]]  # (resource, id) that device plugins report unhealthy
 
@@ -60,7 +47,7 @@ def present(scenario: Scenario, time: float) -> Present:
     """Return the node at ``time`` seconds after the scenario's start."""
     current = (fault for fault in scenario.faults if fault.at <= time < _end(fault))
     faults = tuple(sorted(current, key=lambda fault: fault.at))
-    absent = {fault.gpu for fault in faults if isinstance(fault, GpuAbsent)}
+    absent = {fault.gpu for fault in faults if isinstance(fault, schema.GpuAbsent)}
     gpus = tuple(
         _with_layout(gpu, index, faults) for index, gpu in enumerate(scenario.gpus) if index not in absent
     )
@@ -72,16 +59,20 @@ def present(scenario: Scenario, time: float) -> Present:
         pods=tuple(pod for pod, _ in pods.values()),
         running=tuple(_running(scenario, time, faults, (*gpus, *amd), pods)),
         amd=amd,
-        loaded=not any(isinstance(fault, DriverReload) for fault in faults),
-        nvml_faults=tuple(fault for fault in faults if isinstance(fault, NvmlFault)),
-        kubelet_failures=frozenset(fault.kind for fault in faults if isinstance(fault, KubeletFailure)),
+        loaded=not any(isinstance(fault, schema.DriverReload) for fault in faults),
+        nvml_faults=tuple(fault for fault in faults if isinstance(fault, schema.NvmlFault)),
+        kubelet_failures=frozenset(
+            fault.kind for fault in faults if isinstance(fault, schema.KubeletFailure)
+        ),
         unhealthy=frozenset(
             (fault.resource, device)
             for fault in faults
-            if isinstance(fault, Unhealthy)
+            if isinstance(fault, schema.Unhealthy)
             for device in fault.devices
         ),
-        kubelet_filled=next((fault.pods for fault in faults if isinstance(fault, KubeletFilling)), None),
+        kubelet_filled=next(
+            (fault.pods for fault in faults if isinstance(fault, schema.KubeletFilling)), None
+        ),
     )
 
 
@@ -91,7 +82,7 @@ def _end(fault: Fault) -> float:
 
 def _with_layout(gpu: Gpu, index: int, faults: tuple[Fault, ...]) -> Gpu:
     for fault in faults:
-        if isinstance(fault, MigLayout) and fault.gpu == index and gpu.mig is not None:
+        if isinstance(fault, schema.MigLayout) and fault.gpu == index and gpu.mig is not None:
             gpu = replace(gpu, mig=replace(gpu.mig, enabled=True, instances=fault.instances))
     return gpu
 
@@ -100,15 +91,17 @@ def _pods(scenario: Scenario, time: float, faults: tuple[Fault, ...]) -> dict[st
     """Return the pods by namespace/name, each with the time of its start."""
     pods = {pod.full_name: (pod, _pod_start(scenario, time, pod.full_name)) for pod in scenario.pods}
     for fault in faults:
-        if isinstance(fault, PodDelete):
+        if isinstance(fault, schema.PodDelete):
             pods.pop(fault.pod, None)
-        if isinstance(fault, PodAdd):
+        if isinstance(fault, schema.PodAdd):
             pods[fault.pod.full_name] = (fault.pod, fault.at)
     return pods
 
 
 def _pod_start(scenario: Scenario, time: float, pod: str) -> float:
-    ends = (_end(fault) for fault in scenario.faults if isinstance(fault, PodDelete) and fault.pod == pod)
+    ends = (
+        _end(fault) for fault in scenario.faults if isinstance(fault, schema.PodDelete) and fault.pod == pod
+    )
     return max((end for end in ends if end <= time), default=-AGE)
 
 
@@ -138,17 +131,19 @@ def _started(scenario: Scenario, pods: Mapping[str, tuple[Pod, float]]) -> Itera
 
 def _ends(scenario: Scenario, fault: Fault, process: Process) -> bool:
     """Return whether a process ends at the start of a fault, and is started again at its end."""
-    if isinstance(fault, ProcessExit):
+    if isinstance(fault, schema.ProcessExit):
         return fault.pid == process.pid
-    if isinstance(fault, GpuAbsent):
+    if isinstance(fault, schema.GpuAbsent):
         return process.device in _devices(scenario, fault.gpu)
     on_nvidia = chain.from_iterable(_devices(scenario, index) for index in range(len(scenario.gpus)))
-    return isinstance(fault, DriverReload) and process.device in on_nvidia
+    return isinstance(fault, schema.DriverReload) and process.device in on_nvidia
 
 
 def _devices(scenario: Scenario, index: int) -> set[str]:
     """Return the uuids of a GPU and of its MIG instances in all layouts."""
     gpu = scenario.gpus[index]
-    layouts = (fault for fault in scenario.faults if isinstance(fault, MigLayout) and fault.gpu == index)
+    layouts = (
+        fault for fault in scenario.faults if isinstance(fault, schema.MigLayout) and fault.gpu == index
+    )
     instances = chain(gpu.instances, *(layout.instances for layout in layouts))
     return {gpu.uuid, *(instance.uuid for instance in instances)}

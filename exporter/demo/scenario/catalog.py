@@ -13,21 +13,11 @@ from importlib import resources
 from pathlib import Path
 from typing import NoReturn
 
+from exporter.demo import scenario as schema
 from exporter.demo.files import KEEPERS, NUMBERED
 from exporter.demo.nvml import FUNCTIONS
 from exporter.demo.nvml.call import code_of
-from exporter.demo.scenario import (
-    Fault,
-    GpuAbsent,
-    MigLayout,
-    NvmlError,
-    NvmlFault,
-    PodDelete,
-    ProcessExit,
-    Scenario,
-    Unhealthy,
-    XidEvent,
-)
+from exporter.demo.scenario import Fault, Scenario
 from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
 from exporter.demo.scenario.check_gpus import check_gpus, check_layout
 from exporter.demo.scenario.codec import ScenarioError, decode, encode, fail
@@ -162,29 +152,29 @@ def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
     pids = {process.pid for _, process in scenario.all_processes()}
     if fault.at < 0 or (fault.for_ is not None and fault.for_ <= 0):
         fail(f"{path}.at" if fault.at < 0 else f"{path}.for", "must be a time in seconds after the start")
-    if isinstance(fault, NvmlFault):
+    if isinstance(fault, schema.NvmlFault):
         _check_nvml_fault(scenario, fault, path)
-    if isinstance(fault, GpuAbsent) and not 0 <= fault.gpu < len(scenario.gpus):
+    if isinstance(fault, schema.GpuAbsent) and not 0 <= fault.gpu < len(scenario.gpus):
         fail(f"{path}.gpu", f"must be the index of one of the {len(scenario.gpus)} GPUs")
-    if isinstance(fault, MigLayout):
+    if isinstance(fault, schema.MigLayout):
         check_layout(scenario.gpus[fault.gpu], fault.instances, f"{path}.instances")
-    if isinstance(fault, PodDelete) and fault.pod not in pods:
+    if isinstance(fault, schema.PodDelete) and fault.pod not in pods:
         fail(f"{path}.pod", f"{fault.pod} is not a pod (namespace/name) of this node")
-    if isinstance(fault, Unhealthy):
+    if isinstance(fault, schema.Unhealthy):
         offered = {key for offer in scenario.offers if offer.resource == fault.resource for key in offer.ids}
         for device in set(fault.devices) - offered:
             fail(f"{path}.devices", f"{device} is not an id of {fault.resource} that this node offers")
-    if isinstance(fault, ProcessExit) and fault.pid not in pids:
+    if isinstance(fault, schema.ProcessExit) and fault.pid not in pids:
         fail(f"{path}.pid", f"no process has the pid {fault.pid}")
 
 
-def _check_nvml_fault(scenario: Scenario, fault: NvmlFault, path: str) -> None:
-    function = None if isinstance(fault, XidEvent) else fault.function
+def _check_nvml_fault(scenario: Scenario, fault: schema.NvmlFault, path: str) -> None:
+    function = None if isinstance(fault, schema.XidEvent) else fault.function
     if function is None and fault.device is None:
         fail(path, "must name a function, a device or both")
     if function is not None and function not in FUNCTIONS:
         fail(f"{path}.function", f"{function} is not a function of the fake driver")
-    if isinstance(fault, NvmlError) and code_of(fault.code) is None:
+    if isinstance(fault, schema.NvmlError) and code_of(fault.code) is None:
         fail(f"{path}.code", f"{fault.code} is not an NVML error, such as GPU_IS_LOST or NOT_SUPPORTED")
     devices = {gpu.uuid for gpu in scenario.gpus} | {key.mig_uuid for key, _, _ in keys(scenario.gpus)}
     if fault.device is not None and fault.device not in devices | _later_instances(scenario):
@@ -196,7 +186,7 @@ def _later_instances(scenario: Scenario) -> set[str]:
     return {
         instance.uuid
         for fault in scenario.faults
-        if isinstance(fault, MigLayout)
+        if isinstance(fault, schema.MigLayout)
         for instance in fault.instances
     }
 
