@@ -1,38 +1,35 @@
 """Files of cGPU, Run:ai, GPU manager, vGPU manager and HAMi's NPUs, as these programs write them.
 
-For each there is a function that writes the file of a running container, and one that writes what a
-recording read from it.
+For each there is a function that writes what a recording read from such files, and one for the file of a
+running container, which describes it as a recording would and has it written by the first.
 """
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from exporter.demo.machine import GpuState, ProcessState
-from exporter.demo.scenario.pods import Container, MeterFile, Pod, Share
+from exporter.demo.files.container import Files, MeteredContainer
+from exporter.demo.scenario.pods import MeterFile
 from exporter.model import ContainerFile, DeviceUse
 
-Files = Mapping[str, str | bytes]
-"""Contents by path below the root of the node."""
 MEBIBYTE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metered:
-    """A running container with a file of a sharing system."""
-
-    pod: Pod
-    container: Container
-    meter: MeterFile
-    shares: tuple[Share, ...]
-    processes: tuple[ProcessState, ...]  # of the container
-    gpus: tuple[GpuState, ...]  # of the node
-
-    def on(self, uuid: str) -> list[ProcessState]:
-        """Return the container's processes on a device."""
-        return [state for state in self.processes if state.running.process.device == uuid]
+# cGPU: the first digits of a container's id name its instance.
+DIGITS = 12
+# A weight other than the usual one means that the container has no fixed share of the time.
+USUAL_WEIGHT, OTHER_WEIGHT = 1, 2
+CGPU = "proc/cgpu_km"
+# GPU manager: uid of the pod; driver limit and free memory; name of the container; PCI address of its card,
+# which the manager leaves empty; limits of memory and compute; whether the latter is hard; version of the
+# driver; whether the limits are enforced.
+_VCUDA = struct.Struct("<48si4044s4096s16sQiiiii4x")
+VCUDA = "etc/gpu-manager/vm"
+CARDS = "etc/gpu-manager/checkpoint/gpumanager_internal_checkpoint"
+# vGPU manager.
+MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
+_DEVICES, _BEGIN, _DEVICE = 16, 512, 128
+# HAMi's NPUs.
+_SIZE, _SLOTS, _SLOT = 6200, 1080, 80
 
 
 def percent(share: float | None) -> int:
@@ -40,60 +37,42 @@ def percent(share: float | None) -> int:
     return round((share or 0) * 100)
 
 
-# cGPU: the first digits of a container's id name its instance.
-DIGITS = 12
-INSTANCES = 16
-# A weight other than the usual one means that the container has no fixed share of the time.
-USUAL_WEIGHT, OTHER_WEIGHT = 1, 2
-CGPU = "proc/cgpu_km"
-
-
-def cgpu(metered: Metered) -> Files:
-    """Return one instance for each GPU of the container."""
-    minors = {state.gpu.uuid: state.gpu.minor for state in metered.gpus}
+def cgpu(metered: MeteredContainer) -> Files:
+    """Return an instance for each GPU of the container."""
+    minors = {state.gpu.uuid: str(state.gpu.minor) for state in metered.gpus}
     name = metered.container.container_id[:DIGITS]
-    files: dict[str, str | bytes] = {}
-    for share in metered.shares:
-        if share.device in minors:
-            folder, processes = f"{CGPU}/{minors[share.device]}/{name}", metered.on(share.device)
-            free = max(0, share.memory - sum(state.memory for state in processes))
-            lines = (f"PID: {state.pid} Mem: {state.memory}\n" for state in processes)
-            files[f"{folder}/id"] = f"{int(name, 16) % INSTANCES}\n"
-            files[f"{folder}/memsize"] = f"{share.memory}\n"
-            files[f"{folder}/weight"] = f"{USUAL_WEIGHT}\n"
-            files[f"{folder}/meminfo"] = f"Free: {free}\n{''.join(lines)}"
-    return files
+    return {
+        path: text
+        for use in metered.uses()
+        for path, text in _cgpu_instance(name, replace(use, device=minors[use.device]), USUAL_WEIGHT)
+    }
 
 
 def recorded_cgpu(files: Sequence[ContainerFile]) -> Files:
     """Return the recorded instances; all containers of a GPU have the same share of the time."""
-    return {path: text for file in files for use in file.devices for path, text in _cgpu_instance(file, use)}
+    written: dict[str, str | bytes] = {}
+    for file in files:
+        for use in file.devices:
+            weight = USUAL_WEIGHT if use.compute_limit else OTHER_WEIGHT
+            written |= dict(_cgpu_instance(file.container_id, use, weight))
+            if use.compute_limit:
+                written[f"{CGPU}/{use.device}/policy"] = "0\n"
+                written[f"{CGPU}/{use.device}/max_inst"] = f"{round(1 / use.compute_limit)}\n"
+    return written
 
 
-def _cgpu_instance(file: ContainerFile, use: DeviceUse) -> Iterator[tuple[str, str]]:
-    gpu = f"{CGPU}/{use.device}"
-    folder = f"{gpu}/{file.container_id}"
+def _cgpu_instance(container_id: str, use: DeviceUse, weight: int) -> Iterator[tuple[str, str]]:
+    folder = f"{CGPU}/{use.device}/{container_id}"
     yield f"{folder}/memsize", f"{use.memory_limit or 0}\n"
+    yield f"{folder}/weight", f"{weight}\n"
     if use.memory_used is not None:
         yield f"{folder}/meminfo", f"Free: 0\nPID: 1 Mem: {use.memory_used}\n"
-    if use.compute_limit:
-        yield f"{gpu}/policy", "0\n"
-        yield f"{gpu}/max_inst", f"{round(1 / use.compute_limit)}\n"
-    yield f"{folder}/weight", f"{USUAL_WEIGHT if use.compute_limit else OTHER_WEIGHT}\n"
 
 
-def runai(metered: Metered) -> Files:
+def runai(metered: MeteredContainer) -> Files:
     """Return the use of each GPU of the container."""
-    devices = {share.device for share in metered.shares}
-    uses = tuple(
-        DeviceUse(
-            device=str(index),
-            memory_used=sum(process.memory for process in metered.on(state.gpu.uuid)),
-            compute_used=sum(process.sm for process in metered.on(state.gpu.uuid)) / 100,
-        )
-        for index, state in enumerate(metered.gpus)
-        if state.gpu.uuid in devices
-    )
+    indexes = {state.gpu.uuid: str(index) for index, state in enumerate(metered.gpus)}
+    uses = tuple(replace(use, device=indexes[use.device]) for use in metered.uses())
     return recorded_runai([ContainerFile(pod_uid=metered.pod.uid, devices=uses)])
 
 
@@ -110,39 +89,21 @@ def recorded_runai(files: Sequence[ContainerFile]) -> Files:
     }
 
 
-# GPU manager: uid of the pod; driver limit and free memory; name of the container; PCI address of its card,
-# which the manager leaves empty; limits of memory and compute; whether the latter is hard; version of the
-# driver; whether the limits are enforced.
-_CONFIG = struct.Struct("<48si4044s4096s16sQiiiii4x")
-VCUDA = "etc/gpu-manager/vm"
-CARDS = "etc/gpu-manager/checkpoint/gpumanager_internal_checkpoint"
-
-
-class Config(NamedTuple):
-    """The configuration of a container."""
-
-    pod_uid: str
-    container: str
-    memory: int  # bytes
-    cores: int  # percent
-    enabled: bool  # the limits are enforced
-    bus_id: str = ""
-
-
-def vcuda_image(config: Config) -> bytes:
-    """Return the content of vcuda.config."""
-    names = config.pod_uid.encode(), 0, b"", config.container.encode(), config.bus_id.encode()
-    return _CONFIG.pack(*names, config.memory, config.cores, 1, 535, 161, config.enabled)
-
-
-def vcuda(metered: Metered) -> Files:
+def vcuda(metered: MeteredContainer) -> Files:
     """Return both files, as the manager writes them when a process of the container registers."""
     pod, container = metered.pod, metered.container
-    memory = sum(share.memory for share in metered.shares)
-    cores = sum(share.cores for share in metered.shares)
-    name = container.name if metered.meter.layout == "name" else container.container_id
-    config = Config(pod.uid, container.name, memory, cores, enabled=cores < 100)
-    return _vcuda_folder(name, config, [state.pid for state in metered.processes])
+    memory, cores = (sum(getattr(share, name) for share in metered.shares) for name in ("memory", "cores"))
+    use = DeviceUse(device="")
+    if cores < 100:
+        use = DeviceUse(device="", memory_limit=memory, compute_limit=cores / 100)
+    file = ContainerFile(
+        pod_uid=pod.uid,
+        container=container.name,
+        container_id="" if metered.meter.layout == "name" else container.container_id,
+        devices=(use,),
+        pids=metered.pids,
+    )
+    return recorded_vcuda([file])
 
 
 def recorded_vcuda(files: Sequence[ContainerFile]) -> Files:
@@ -154,25 +115,22 @@ def recorded_vcuda(files: Sequence[ContainerFile]) -> Files:
         if numbered:
             cards.setdefault(file.pod_uid, {})[file.container] = _cards(file.devices)
         if file.container_id or file.pids is not None or not numbered:
-            use = next(iter(file.devices), DeviceUse(device=""))
-            config = Config(
-                pod_uid=file.pod_uid,
-                container=file.container,
-                bus_id="" if use.device.isdecimal() else use.device,
-                memory=use.memory_limit or 0,
-                cores=percent(use.compute_limit),
-                enabled=use.memory_limit is not None or use.compute_limit is not None,
-            )
-            written |= _vcuda_folder(file.container_id or file.container, config, file.pids)
-    return written | ({CARDS: json.dumps({"PodGPUMapping": cards})} if cards else {})
-
-
-def _vcuda_folder(name: str, config: Config, pids: Sequence[int] | None) -> Files:
-    folder = f"{VCUDA}/{config.pod_uid}/{name}"
-    written = {f"{folder}/vcuda.config": vcuda_image(config)}
-    if pids is not None:
-        written[f"{folder}/pids.config"] = struct.pack(f"<{len(pids)}i", *pids)
+            folder = f"{VCUDA}/{file.pod_uid}/{file.container_id or file.container}"
+            written[f"{folder}/vcuda.config"] = vcuda_image(file)
+            if file.pids is not None:
+                written[f"{folder}/pids.config"] = struct.pack(f"<{len(file.pids)}i", *file.pids)
+    if cards:
+        written[CARDS] = json.dumps({"PodGPUMapping": cards})
     return written
+
+
+def vcuda_image(file: ContainerFile) -> bytes:
+    """Return the content of vcuda.config, with the limits of the first device."""
+    use = next(iter(file.devices), DeviceUse(device=""))
+    bus_id = "" if use.device.isdecimal() else use.device
+    enforced = use.memory_limit is not None or use.compute_limit is not None
+    names = file.pod_uid.encode(), 0, b"", file.container.encode(), bus_id.encode()
+    return _VCUDA.pack(*names, use.memory_limit or 0, percent(use.compute_limit), 1, 535, 161, enforced)
 
 
 def _cards(uses: Sequence[DeviceUse]) -> dict[str, object]:
@@ -183,68 +141,36 @@ def _cards(uses: Sequence[DeviceUse]) -> dict[str, object]:
     }
 
 
-# vGPU manager.
-MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
-_DEVICES, _BEGIN, _DEVICE = 16, 512, 128
-
-
-class Limits(NamedTuple):
-    """A container's limits on a GPU."""
-
-    uuid: str
-    memory: int  # bytes; 0: all
-    percent: int  # 0, or 100 and more: all
-    limited: bool = True
-
-
-def vgpu_manager_image(names: tuple[str, str, str, str], places: Mapping[int, Limits]) -> bytes:
-    """Return a file with (pod uid, pod name, namespace, container), and limits by the GPU's place."""
-    content = bytearray(SIZE)
-    struct.pack_into("<4I", content, 0, MAGIC, LAYOUT, _BEGIN + _DEVICES * _DEVICE, _DEVICES)
-    struct.pack_into("<48s64s64s64s", content, 128, *(name.encode() for name in names))
-    for place, limits in places.items():
-        limited = int(limits.limited and 0 < limits.percent < 100)
-        at = _BEGIN + place * _DEVICE
-        memory = limits.memory
-        struct.pack_into("<II48sQQ", content, at, 2, 0, limits.uuid.encode(), memory, memory)
-        switches = (limits.percent, limits.percent, limited, limited, int(memory > 0), 0, 1)
-        struct.pack_into("<7i", content, at + 72, *switches)
-    return bytes(content)
-
-
-def vgpu_manager(metered: Metered) -> Files:
-    """Return the limits of a container, each at the place of its GPU on the node."""
-    pod, container = metered.pod, metered.container
-    places = {state.gpu.uuid: place for place, state in enumerate(metered.gpus)}
-    # The policy "none" does not limit compute.
-    limited = metered.meter.layout != "none"
-    limits = {
-        places[share.device]: Limits(share.device, share.memory, share.cores, limited)
-        for share in metered.shares
-    }
-    names = (pod.uid, pod.name, pod.namespace, container.name)
-    return {_vgpu_manager_path(pod.uid, container.name): vgpu_manager_image(names, limits)}
+def vgpu_manager(metered: MeteredContainer) -> Files:
+    """Return the limits of a container; the policy "none" does not limit compute."""
+    uses = metered.uses()
+    if metered.meter.layout == "none":
+        uses = [replace(use, compute_limit=None) for use in uses]
+    file = ContainerFile(pod_uid=metered.pod.uid, container=metered.container.name, devices=tuple(uses))
+    return recorded_vgpu_manager([file])
 
 
 def recorded_vgpu_manager(files: Sequence[ContainerFile]) -> Files:
-    """Return the recorded limits, in order: their places are not recorded."""
-    written: dict[str, bytes] = {}
-    for file in files:
-        limits = {
-            place: Limits(use.device, use.memory_limit or 0, percent(use.compute_limit))
-            for place, use in enumerate(file.devices)
-        }
-        content = vgpu_manager_image((file.pod_uid, "", "", file.container), limits)
-        written[_vgpu_manager_path(file.pod_uid, file.container)] = content
-    return written
+    """Return the recorded limits."""
+    return {
+        f"etc/vgpu-manager/{file.pod_uid}_{file.container}/config/vgpu.config": vgpu_manager_image(file)
+        for file in files
+    }
 
 
-def _vgpu_manager_path(pod_uid: str, container: str) -> str:
-    return f"etc/vgpu-manager/{pod_uid}_{container}/config/vgpu.config"
-
-
-# HAMi's NPUs.
-_SIZE, _SLOTS, _SLOT = 6200, 1080, 80
+def vgpu_manager_image(file: ContainerFile) -> bytes:
+    """Return the content of vgpu.config: the devices in order, as their places are not recorded."""
+    content = bytearray(SIZE)
+    struct.pack_into("<4I", content, 0, MAGIC, LAYOUT, _BEGIN + _DEVICES * _DEVICE, _DEVICES)
+    # After the uid, the names of pod and namespace, which are not recorded.
+    struct.pack_into("<48s128x64s", content, 128, file.pod_uid.encode(), file.container.encode())
+    for place, use in enumerate(file.devices):
+        at = _BEGIN + place * _DEVICE
+        memory, cores = use.memory_limit or 0, percent(use.compute_limit)
+        limited = 0 < cores < 100
+        struct.pack_into("<II48sQQ", content, at, 2, 0, use.device.encode(), memory, memory)
+        struct.pack_into("<7i", content, at + 72, cores, cores, limited, limited, memory > 0, 0, 1)
+    return bytes(content)
 
 
 def used(meter: MeterFile) -> list[int]:
@@ -263,7 +189,7 @@ def vnpu_image(limit: int, sizes: Sequence[int]) -> bytes:
     return bytes(content)
 
 
-def vnpu(metered: Metered) -> Files:
+def vnpu(metered: MeteredContainer) -> Files:
     """Return the file of a container."""
     limit = next((share.memory for share in metered.shares), 0)
     return {_vnpu_path(metered.pod.uid, metered.container.name): vnpu_image(limit, used(metered.meter))}
