@@ -1,8 +1,6 @@
 """Reading, checking and writing of scenarios: everything about a node, in one JSON document.
 
-``parse`` and ``load_file`` return a complete ``Scenario`` (fields: the package, shorthands: ``expand.py``),
-and so does ``load``, by the name of a scenario that comes with the program. ``check`` refuses a scenario that
-no node could be like, and names the mistake by its path.
+The fields are in the package, the shorthands in ``expand``, the checks here and, of GPUs, in ``check_gpus``.
 """
 
 import json
@@ -25,6 +23,8 @@ from exporter.demo.scenario.expand import expand
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Curve, Pod, Process, keys, peak
 
+DEFAULT = "showcase"
+_FOLDER, _SUFFIX = resources.files("exporter.demo") / "scenarios", ".json"
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 _UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
@@ -35,6 +35,65 @@ _KEPT = {
     "claim_uid": _UID,
 }
 _NUMBER, _DEVICE = re.compile("[0-9]{1,4}"), re.compile("[0-9A-Za-z:./-]{0,90}")
+
+
+def parse(text: str, source: str = "scenario") -> Scenario:
+    """Return the scenario in a JSON text; raise ScenarioError with ``source`` and the path of the mistake."""
+    try:
+        scenario = expand(decode(Scenario, json.loads(text, parse_constant=_refuse_constant)))
+        check(scenario)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ScenarioError(f"{source}: {place}: is not JSON: {error.msg}") from None
+    except ScenarioError as error:
+        raise ScenarioError(f"{source}: {error}") from None
+    except (RecursionError, ValueError) as error:
+        raise ScenarioError(f"{source}: cannot be read as JSON: {error}") from None
+    return scenario
+
+
+def load_file(path: Path) -> Scenario:
+    """Return the scenario in a file; raise ScenarioError also if the file cannot be read."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise ScenarioError(f"{path}: {reason}") from None
+    return parse(text, str(path))
+
+
+def dump(scenario: Scenario) -> str:
+    """Return a scenario as JSON, which ``parse`` reads as an equal one."""
+    return json.dumps(encode(scenario), indent=2) + "\n"
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ScenarioError(f"{constant} is not a number in JSON")
+
+
+def names() -> tuple[str, ...]:
+    """Return the names that ``load`` knows."""
+    files = (entry.name for entry in _FOLDER.iterdir())
+    return tuple(sorted(file.removesuffix(_SUFFIX) for file in files if file.endswith(_SUFFIX)))
+
+
+def scenarios() -> tuple[Scenario, ...]:
+    """Return all scenarios that come with the program, in the order of ``names``."""
+    return tuple(map(load, names()))
+
+
+def load(name: str = DEFAULT) -> Scenario:
+    """Return a scenario by name, or from a file if ``name`` is a path (with a slash or .json).
+
+    Raises ScenarioError, which for an unknown name lists the known ones.
+    """
+    if "/" in name or name.endswith(_SUFFIX):
+        return load_file(Path(name))
+    if name not in names():
+        raise ScenarioError(
+            f"there is no scenario {name!r}; choose one of {', '.join(names())}, or give the path of a file"
+        )
+    return parse((_FOLDER / f"{name}{_SUFFIX}").read_text("utf-8"), f"{name}{_SUFFIX}")
 
 
 def check(scenario: Scenario) -> None:
@@ -91,18 +150,17 @@ def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:
 
 
 def _check_identities(scenario: Scenario) -> None:
-    gpus, pods = list(_gpus(scenario)), list(scenario.all_pods())
+    gpus = list(_gpus(scenario))
     instances = (
-        (f"{path}.mig.instances[{place}]", instance.uuid)
+        (f"{path}.mig.instances[{place}]", instance)
         for path, gpu in gpus
         for place, instance in enumerate(gpu.instances)
     )
-    _check_unique("uuid", ((path, gpu.uuid) for path, gpu in gpus))
-    _check_unique("minor", ((path, gpu.minor) for path, gpu in gpus if gpu.minor is not None))
-    _check_unique("pci_bus_id", ((path, gpu.pci_bus_id) for path, gpu in gpus))
-    _check_unique("uuid", instances)
-    _check_unique("name", ((path, pod.full_name) for path, pod in pods[: len(scenario.pods)]))
-    _check_unique("uid", ((path, pod.uid) for path, pod in pods))
+    for field in ("uuid", "minor", "pci_bus_id"):
+        _check_unique(field, ((path, getattr(gpu, field)) for path, gpu in gpus))
+    _check_unique("uuid", ((path, instance.uuid) for path, instance in instances))
+    _check_unique("name", ((f"pods[{place}]", pod.full_name) for place, pod in enumerate(scenario.pods)))
+    _check_unique("uid", ((path, pod.uid) for path, pod in scenario.all_pods()))
     container_ids = ((path, container.container_id) for path, container in scenario.all_containers())
     _check_unique("container_id", container_ids)
     _check_unique("pid", ((path, process.pid) for path, process in scenario.all_processes()))
@@ -113,7 +171,8 @@ def _check_unique(field: str, values: Iterable[tuple[str, Hashable]]) -> None:
     for path, value in values:
         if value in paths:
             fail(f"{path}.{field}", f"is {value}, which {paths[value]} already has")
-        paths[value] = path
+        if value is not None:
+            paths[value] = path
 
 
 def _check_process(scenario: Scenario, process: Process, path: str) -> None:
@@ -189,66 +248,3 @@ def _later_instances(scenario: Scenario) -> set[str]:
         if isinstance(fault, schema.MigLayout)
         for instance in fault.instances
     }
-
-
-DEFAULT = "showcase"
-_FOLDER, _SUFFIX = resources.files("exporter.demo") / "scenarios", ".json"
-
-
-def parse(text: str, source: str = "scenario") -> Scenario:
-    """Return the scenario in a JSON text; raise ScenarioError with ``source`` and the path of the mistake."""
-    try:
-        scenario = expand(decode(Scenario, json.loads(text, parse_constant=_refuse_constant)))
-        check(scenario)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ScenarioError(f"{source}: {place}: is not JSON: {error.msg}") from None
-    except ScenarioError as error:
-        raise ScenarioError(f"{source}: {error}") from None
-    except (RecursionError, ValueError) as error:
-        raise ScenarioError(f"{source}: cannot be read as JSON: {error}") from None
-    return scenario
-
-
-def load_file(path: Path) -> Scenario:
-    """Return the scenario in a file; raise ScenarioError also if the file cannot be read."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise ScenarioError(f"{path}: {reason}") from None
-    return parse(text, str(path))
-
-
-def dump(scenario: Scenario) -> str:
-    """Return a scenario as JSON, which ``parse`` reads as an equal one."""
-    return json.dumps(encode(scenario), indent=2) + "\n"
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ScenarioError(f"{constant} is not a number in JSON")
-
-
-def names() -> tuple[str, ...]:
-    """Return the names that ``load`` knows."""
-    files = (entry.name for entry in _FOLDER.iterdir())
-    return tuple(sorted(file.removesuffix(_SUFFIX) for file in files if file.endswith(_SUFFIX)))
-
-
-def scenarios() -> tuple[Scenario, ...]:
-    """Return all scenarios that come with the program, in the order of ``names``."""
-    return tuple(map(load, names()))
-
-
-def load(name: str = DEFAULT) -> Scenario:
-    """Return a scenario by name, or from a file if ``name`` is a path (with a slash or .json).
-
-    Raises ScenarioError, which for an unknown name lists the known ones.
-    """
-    if "/" in name or name.endswith(_SUFFIX):
-        return load_file(Path(name))
-    if name not in names():
-        raise ScenarioError(
-            f"there is no scenario {name!r}; choose one of {', '.join(names())}, or give the path of a file"
-        )
-    return parse((_FOLDER / f"{name}{_SUFFIX}").read_text("utf-8"), f"{name}{_SUFFIX}")

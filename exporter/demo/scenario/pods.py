@@ -130,16 +130,17 @@ class MeterFile:
 
 
 Qos = Literal["guaranteed", "burstable", "besteffort"]
-Style = Literal["uuid", "gke", "legacy-mig"]
+# "amd": the PCI address of a GPU, the name of a partition.
+Style = Literal["uuid", "gke", "legacy-mig", "amd"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """Device ids that a device plugin offers: a list of ids, or the shorthand of the other fields."""
 
-    resource: str  # ``{profile}`` is the profile of the instance
+    resource: str  # ``{profile}`` is the profile of the instance, the partitioning of an AMD GPU
     ids: tuple[str, ...] = ()
-    of: Literal["", "gpus", "mig", "amd"] = ""  # "amd": AMD GPUs or their partitions
+    of: Literal["", "gpus", "mig", "amd"] = ""  # "amd": AMD GPUs or their partitions, always in that style
     gpus: tuple[int, ...] | None = None  # None: all
     replicas: int = 0  # of each device; 0: not shared
     style: Style = "uuid"
@@ -234,17 +235,17 @@ def offered(offer: Offer, gpus: Sequence[Gpu]) -> Iterator[tuple[str, str]]:
             continue
         for _, _, instance in keys((gpu,)):
             if _is_offered(offer, instance):
-                profile = instance.profile.replace("+", ".") if instance else ""
-                resource = offer.resource.replace("{profile}", profile)
-                base = _base_id(offer.style, gpu, instance)
+                profile = instance.profile if instance else gpu.board_info.get("partitioning", "")
+                resource = offer.resource.replace("{profile}", profile.replace("+", "."))
+                base = _base_id("amd" if offer.of == "amd" else offer.style, gpu, instance)
                 separator = "/vgpu" if offer.style == "gke" else "::"
                 replicas = [f"{base}{separator}{replica}" for replica in range(offer.replicas)]
                 yield from ((resource, device_id) for device_id in replicas or [base])
 
 
 def _is_offered(offer: Offer, instance: MigInstance | None) -> bool:
-    if instance is None:
-        return offer.of == "gpus"
+    if instance is None or offer.of == "amd":
+        return offer.of in ("gpus", "amd")
     # A device plugin offers a compute instance only if it fills its GPU instance.
     return offer.of == "mig" and instance.compute_slices == instance.gi_slices
 
@@ -253,5 +254,5 @@ def _base_id(style: Style, gpu: Gpu, instance: MigInstance | None) -> str:
     if style == "gke":
         return f"nvidia{gpu.minor}" + (f"/gi{instance.gi}" if instance else "")
     if instance is None:
-        return gpu.uuid
+        return gpu.pci_bus_id if style == "amd" else gpu.uuid
     return f"MIG-{gpu.uuid}/{instance.gi}/{instance.ci}" if style == "legacy-mig" else instance.uuid
