@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
+from exporter.demo.nvml.links import health_mask
 from exporter.demo.scenario.codec import Signed
 from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
@@ -139,20 +140,8 @@ def _fabric(fabric: Fabric) -> Numbers:
     failed = fabric.state == "failed"
     state = device.FABRIC_STATES.index("completed" if failed or not fabric.state else fabric.state) + 1
     cluster = uuid.UUID(fabric.cluster).bytes if fabric.cluster else b""
-    return state, int(failed), fabric.clique or 0, _fabric_health(fabric), *cluster
-
-
-def _fabric_health(fabric: Fabric) -> int:
-    mask = 0
-    for shift, (problem, raised, cleared) in device.FABRIC_PROBLEMS.items():
-        if problem in fabric.problems:
-            mask |= (raised if fabric.problems[problem] else cleared) << shift
-    if "incorrect_configuration" in fabric.problems:
-        words = ("", *device.MISCONFIGURATIONS)
-        newer = fabric.problems["incorrect_configuration"] and not fabric.misconfiguration
-        kind = 0xF if newer else device.CORRECT + words.index(fabric.misconfiguration)
-        mask |= kind << device.MISCONFIGURATION_SHIFT
-    return mask
+    health = health_mask(fabric.problems, fabric.misconfiguration)
+    return state, int(failed), fabric.clique or 0, health, *cluster
 
 
 def _bit_error_ratio(ratio: float) -> Numbers:

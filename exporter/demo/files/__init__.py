@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from exporter.demo.files import hami, writers
-from exporter.demo.files.container import Files, MeteredContainer
+from exporter.demo.files.writers import Files, MeteredContainer
 from exporter.demo.machine import GpuState
 from exporter.demo.present import Present
 from exporter.demo.scenario import Scenario

@@ -4,8 +4,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.demo.files.container import Files, MeteredContainer
-from exporter.demo.files.writers import percent
+from exporter.demo.files.writers import Files, MeteredContainer, percent
 from exporter.demo.scenario.derive import make_uuid
 from exporter.model import ContainerFile
 

@@ -6,13 +6,15 @@ running container, which describes it as a recording would and has it written by
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from exporter.demo.files.container import Files, MeteredContainer
-from exporter.demo.scenario.pods import MeterFile
+from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.scenario.pods import Container, MeterFile, Pod, Share
 from exporter.model import ContainerFile, DeviceUse
 
+# Contents by path below the root of the node.
+Files = Mapping[str, str | bytes]
 MEBIBYTE = 1 << 20
 # cGPU: the first digits of a container's id name its instance.
 DIGITS = 12
@@ -30,6 +32,39 @@ MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
 _DEVICES, _BEGIN, _DEVICE = 16, 512, 128
 # HAMi's NPUs.
 _SIZE, _SLOTS, _SLOT = 6200, 1080, 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteredContainer:
+    """A running container with a file of a sharing system."""
+
+    pod: Pod
+    container: Container
+    meter: MeterFile
+    shares: tuple[Share, ...]
+    processes: tuple[ProcessState, ...]  # of the container
+    gpus: tuple[GpuState, ...]  # of the node
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The pids of the container's processes on the host."""
+        return tuple(state.pid for state in self.processes)
+
+    def uses(self) -> list[DeviceUse]:
+        """Return the limits and the use of each GPU of the container, in the order of the node's GPUs."""
+        shares = {share.device: share for share in self.shares}
+        uuids = [state.gpu.uuid for state in self.gpus]
+        return [self._use(shares[uuid]) for uuid in uuids if uuid in shares]
+
+    def _use(self, share: Share) -> DeviceUse:
+        processes = [state for state in self.processes if state.running.process.device == share.device]
+        return DeviceUse(
+            device=share.device,
+            memory_limit=share.memory or None,
+            compute_limit=share.cores / 100 if share.cores else None,
+            memory_used=sum(state.memory for state in processes),
+            compute_used=sum(state.sm for state in processes) / 100,
+        )
 
 
 def percent(share: float | None) -> int:

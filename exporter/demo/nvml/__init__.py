@@ -42,7 +42,7 @@ def _mig_by_index(device: GpuDevice, index: Argument, reference: Argument) -> No
 
 _CUDA = numbers("node", lambda driver: driver.node.cuda_version)
 
-NODE_FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlInit_v2": Function("node", lambda driver: driver.open()),
     "nvmlInitWithFlags": Function("node", lambda driver, _flags: driver.open()),
     "nvmlShutdown": Function("node", lambda driver: driver.close()),
@@ -57,15 +57,8 @@ NODE_FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetMigDeviceHandleByIndex": Function("gpu", _mig_by_index),
 }
 
-
-FUNCTIONS: Mapping[str, Function] = {
-    name: function
-    for functions in (
-        NODE_FUNCTIONS,
-        *(module.FUNCTIONS for module in (gpu, parts, fields, events, health, links, gpm)),
-    )
-    for name, function in functions.items()
-}
+FUNCTIONS |= gpu.FUNCTIONS | parts.FUNCTIONS | fields.FUNCTIONS | events.FUNCTIONS
+FUNCTIONS |= health.FUNCTIONS | links.FUNCTIONS | gpm.FUNCTIONS
 # The branch of the driver that a function came with.
 _SINCE = {
     "nvmlDeviceGetNvLinkRemoteDeviceType": 470,

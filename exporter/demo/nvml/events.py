@@ -3,7 +3,7 @@
 import ctypes
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -164,7 +164,7 @@ def _wait(driver: "FakeNvml", event_set: Argument, reference: Argument, millisec
     answer.gpuInstanceId, answer.computeInstanceId = happening.gi, happening.ci
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlEventSetCreate": Function(
         "node", lambda driver, event_set: event_set.put_handle(driver.events.create())
     ),

@@ -183,4 +183,4 @@ def _value(device: GpuDevice, branch: int, field: Field, field_id: int, scope: i
     return field.read(device.state, scope, *field.given)
 
 
-FUNCTIONS: Mapping[str, Function] = {"nvmlDeviceGetFieldValues": Function("gpu", _values, with_driver=True)}
+FUNCTIONS: dict[str, Function] = {"nvmlDeviceGetFieldValues": Function("gpu", _values, with_driver=True)}

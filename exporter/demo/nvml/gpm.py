@@ -60,8 +60,9 @@ class Counters:
     state: GpuState
     busy_seconds: float
     multiprocessors: int
-    has_engines: bool  # False for a compute instance, which has memory and engines in common with others
-    has_traffic: bool  # whole GPUs only
+    # False for a compute instance, which has memory and engines in common with others.
+    has_engines: bool = True
+    has_traffic: bool = False  # whole GPUs only
 
 
 @dataclass(slots=True)
@@ -126,7 +127,6 @@ def _sample_get(device: Device, driver: "FakeNvml", pointer: Argument) -> None:
             state=device.state,
             busy_seconds=device.state.busy_seconds[device.spec.uuid],
             multiprocessors=MULTIPROCESSORS,
-            has_engines=True,
             has_traffic=True,
         )
     driver.gpm.buffer(pointer).counters = counters
@@ -151,7 +151,6 @@ def _of_instances(
         busy_seconds=sum(state.busy_seconds[mig.uuid] * mig.compute_slices / slices for mig in instances),
         multiprocessors=sum(instance.multiprocessors for instance in instances),
         has_engines=engines,
-        has_traffic=False,
     )
 
 
@@ -193,7 +192,7 @@ def _rate(older: float, newer: float, window: float) -> float:
     return (newer - older) / window if window >= SHORTEST_WINDOW else math.nan
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlGpmQueryDeviceSupport": Function("any", _support),
     "nvmlGpmSampleAlloc": Function("node", lambda driver, pointer: pointer.put_handle(driver.gpm.allocate())),
     "nvmlGpmSampleFree": Function("node", lambda driver, pointer: driver.gpm.free(pointer)),

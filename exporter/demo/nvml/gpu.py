@@ -211,7 +211,7 @@ def newer(samples: tuple[Sample, ...], last_seen: int) -> dict[int, tuple[int, i
     return records
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetUUID": text("any", lambda device: device.spec.uuid),
     "nvmlDeviceGetName": text("any", _name),
     "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.spec.minor),

@@ -1,7 +1,5 @@
 """Functions of the fake driver about memory errors and repairs, and about power, temperature and clocks."""
 
-from collections.abc import Mapping
-
 from exporter.demo.machine import MEMORY_HOTTER, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import Function, at, known, numbers, record, refuse, require
@@ -157,7 +155,7 @@ def _fan(device: GpuDevice, fan: int = 0) -> int:
     return at((percent,), fan)
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetEccMode": numbers("gpu", _ecc_mode),
     "nvmlDeviceGetMemoryErrorCounter": numbers("any", _errors),
     "nvmlDeviceGetRowRemapperHistogram": record("gpu", " ".join(BANKS), _banks),

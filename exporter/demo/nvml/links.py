@@ -9,6 +9,7 @@ from exporter.demo.nvml.call import Argument, Code, Function, at, numbers, recor
 from exporter.demo.nvml.gpu import put_pci
 from exporter.demo.scenario.derive import BLACKWELL, HOPPER, active_nvlinks, has_hbm, pcie_generation
 from exporter.demo.scenario.gpus import Gpu
+from exporter.model.readings import FabricProblem
 
 TO_GPU, TO_PROCESSOR, TO_SWITCH = 0, 1, 2
 ALL_LINKS = 0xFFFFFFFF
@@ -24,7 +25,7 @@ UUID_LENGTH = 16
 # State, status, clique, health, and the bytes of the domain's UUID.
 FABRIC_NUMBERS = 4 + UUID_LENGTH
 # NVML_GPU_FABRIC_HEALTH_MASK: shift of each problem, and its numbers for its absence and its presence.
-FABRIC_PROBLEMS = {
+FABRIC_PROBLEMS: Mapping[FabricProblem, tuple[int, int, int]] = {
     "degraded_bandwidth": (0, 2, 1),
     "route_recovery": (2, 2, 1),
     "route_unhealthy": (4, 2, 1),
@@ -46,6 +47,7 @@ MISCONFIGURATIONS = (
     "invalid_location",
     "invalid_gpu_state",
 )
+OTHER_MISCONFIGURATION = 0xF
 C2C_MEGABYTES_PER_SECOND = 44_712
 # nvmlGpuTopologyLevel_t by nvidia-smi's words, from one board to the whole machine.
 LEVELS: Mapping[str, int] = {"PSB": 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
@@ -149,15 +151,16 @@ def _fabric(device: GpuDevice) -> tuple[int, ...]:
     )
 
 
-def health_mask(problems: Mapping[str, bool], misconfiguration: str) -> int:
+def health_mask(problems: Mapping[FabricProblem, bool], misconfiguration: str) -> int:
     """Return the mask of a fabric's health, as the driver encodes it; 0 stands for not supported."""
-    mask = sum(
-        (present if problems[problem] else absent) << shift
-        for problem, (shift, absent, present) in FABRIC_PROBLEMS.items()
-        if problem in problems
-    )
+    mask = 0
+    for problem, (shift, absent, present) in FABRIC_PROBLEMS.items():
+        if problem in problems:
+            mask |= (present if problems[problem] else absent) << shift
     if "incorrect_configuration" in problems:
-        mask |= MISCONFIGURATIONS.index(misconfiguration) << CONFIGURATION
+        other = problems["incorrect_configuration"] and not misconfiguration
+        kind = OTHER_MISCONFIGURATION if other else MISCONFIGURATIONS.index(misconfiguration)
+        mask |= kind << CONFIGURATION
     return mask
 
 
@@ -203,7 +206,7 @@ def _set_bits(bits: set[int], words: int, reference: Argument) -> None:
 
 
 _WIDTH = numbers("gpu", lambda device: device.spec.links.pcie_width)
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.spec.pcie_replays),
     "nvmlDeviceGetCurrPcieLinkGeneration": numbers("gpu", _generation),
     "nvmlDeviceGetMaxPcieLinkGeneration": numbers("gpu", lambda device: pcie_generation(device.spec)),

@@ -5,7 +5,7 @@ A vGPU and its type are named by numbers instead of handles, which are valid for
 
 import ctypes
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -217,7 +217,7 @@ def _licensable(device: GpuDevice, reference: Argument) -> None:
         expiry.year, expiry.month, expiry.day, expiry.hour, expiry.min, expiry.sec = end.timetuple()[:6]
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetMigMode": numbers("gpu", _mig_mode),
     "nvmlDeviceGetMaxMigDeviceCount": numbers("gpu", _most_mig_devices),
     "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.spec.gi),

@@ -180,9 +180,7 @@ def _check_process(scenario: Scenario, process: Process, path: str) -> None:
         fail(f"{path}.pid", "must be above 1")
     if process.load.shape != "off" and process.load.high > 100:
         fail(f"{path}.load.high", "must be a percentage, at most 100")
-    gpus = [gpu for _, gpu in _gpus(scenario)]
-    known = {key.mig_uuid or key.uuid for key, _, _ in keys(gpus)} | _later_instances(scenario)
-    if process.device not in known:
+    if process.device not in _devices(scenario):
         fail(
             f"{path}.device", f"{process.device} is neither a GPU without MIG nor a MIG instance of this node"
         )
@@ -235,16 +233,15 @@ def _check_nvml_fault(scenario: Scenario, fault: schema.NvmlFault, path: str) ->
         fail(f"{path}.function", f"{function} is not a function of the fake driver")
     if isinstance(fault, schema.NvmlError) and code_of(fault.code) is None:
         fail(f"{path}.code", f"{fault.code} is not an NVML error, such as GPU_IS_LOST or NOT_SUPPORTED")
-    devices = {gpu.uuid for gpu in scenario.gpus} | {key.mig_uuid for key, _, _ in keys(scenario.gpus)}
-    if fault.device is not None and fault.device not in devices | _later_instances(scenario):
+    devices = _devices(scenario) | {gpu.uuid for gpu in scenario.gpus}
+    if fault.device is not None and fault.device not in devices:
         fail(f"{path}.device", f"{fault.device} is not a device of this node")
 
 
-def _later_instances(scenario: Scenario) -> set[str]:
-    """Return the uuids of the MIG instances in layouts of faults."""
-    return {
-        instance.uuid
-        for fault in scenario.faults
-        if isinstance(fault, schema.MigLayout)
-        for instance in fault.instances
-    }
+def _devices(scenario: Scenario) -> set[str]:
+    """Return the uuids of GPUs without MIG, and of the MIG instances in all layouts."""
+    uuids = {key.mig_uuid or key.uuid for key, _, _ in keys([gpu for _, gpu in _gpus(scenario)])}
+    for fault in scenario.faults:
+        if isinstance(fault, schema.MigLayout):
+            uuids.update(instance.uuid for instance in fault.instances)
+    return uuids

@@ -56,25 +56,24 @@ def complete_gpu(scenario: str, gpu: Gpu, index: int, path: str) -> Gpu:
 
 def complete_instances(gpu: str, instances: tuple[MigInstance, ...], path: str) -> tuple[MigInstance, ...]:
     """Return MIG instances with the values that the scenario leaves out."""
-    return tuple(
-        _complete_instance(gpu, instance, f"{path}.instances[{index}]")
-        for index, instance in enumerate(instances)
-    )
-
-
-def _complete_instance(gpu: str, instance: MigInstance, path: str) -> MigInstance:
-    profile = _PROFILE.fullmatch(instance.profile)
-    if profile is None:
-        fail(f"{path}.profile", f"must be a MIG profile such as 1g.5gb, not {instance.profile!r}")
-    gi_slices = int(profile[2])
-    # As in the driver, the same placement has the same uuid.
-    derived = make_uuid(gpu, instance.gi, instance.ci, instance.profile, instance.start)
-    return replace(
-        instance,
-        uuid=instance.uuid or f"MIG-{derived}",
-        compute_slices=instance.compute_slices or int(profile[1] or gi_slices),
-        gi_slices=instance.gi_slices or gi_slices,
-    )
+    complete = []
+    for index, instance in enumerate(instances):
+        profile = _PROFILE.fullmatch(instance.profile)
+        if profile is None:
+            wrong = f"must be a MIG profile such as 1g.5gb, not {instance.profile!r}"
+            fail(f"{path}.instances[{index}].profile", wrong)
+        gi_slices = int(profile[2])
+        # As in the driver, the same placement has the same uuid.
+        derived = make_uuid(gpu, instance.gi, instance.ci, instance.profile, instance.start)
+        complete.append(
+            replace(
+                instance,
+                uuid=instance.uuid or f"MIG-{derived}",
+                compute_slices=instance.compute_slices or int(profile[1] or gi_slices),
+                gi_slices=instance.gi_slices or gi_slices,
+            )
+        )
+    return tuple(complete)
 
 
 VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10

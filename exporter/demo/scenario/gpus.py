@@ -7,7 +7,7 @@ from typing import Self
 from exporter.demo.scenario.codec import SIZES, Signed
 from exporter.model.hardware import ComputeMode, Virtualization
 from exporter.model.mig_profiles import MigProfile
-from exporter.model.readings import RecoveryAction
+from exporter.model.readings import FabricProblem, RecoveryAction
 
 MIB = SIZES["MiB"]
 Answers = Mapping[str, tuple[Signed, ...]]
@@ -37,7 +37,7 @@ class Links:
     cluster: str = ""  # UUID of the NVLink domain; "": the fabric does not leave the node
     clique: int = 0
     # Problems of the fabric that the driver reports, and whether the GPU has them.
-    fabric_problems: Mapping[str, bool] = field(default_factory=dict)
+    fabric_problems: Mapping[FabricProblem, bool] = field(default_factory=dict)
     misconfiguration: str = ""
     c2c_links: int = 0  # to the processor of the module
     c2c_down: int = 0
