@@ -7,13 +7,13 @@ a process that the driver withholds.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.demo.files import writers
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.node import FakeNode
 from exporter.demo.nvml.parts import running_vgpus
 from exporter.demo.present import Present
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Container, Pod, keys, resolve
+from exporter.demo.sharing_files import writers
 from exporter.model import ContainerRef, DeviceKey
 
 

@@ -14,6 +14,19 @@ from exporter.demo.scenario.amd_gpus import MOST_PARTITIONS, AmdGpu
 from exporter.demo.scenario.derive import make_hex
 from exporter.demo.tree import Written
 
+HWMON = "hwmon/hwmon4"
+JUNCTION_HOTTER, MEMORY_HOTTER = 9, 5
+ENERGY_UNITS_PER_MILLIJOULE = 65.536
+FULL_PWM = 255
+SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
+VBIOS = "113-D65210-X10"
+DRIVER_VERSION = "6.10.5"
+FIRST_RENDER_MINOR = 128
+SIMDS_PER_UNIT = 4
+FRAME_BUFFER = 1
+
+Files = Mapping[str, str | bytes]
+
 _TYPES = {"u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64}
 _HEADER = "u16 structure_size; u8 format_revision content_revision;"
 _BEFORE_MI300 = f"""{_HEADER}
@@ -78,20 +91,6 @@ def table(version: str, values: Mapping[str, int], partitions: Sequence[Sequence
             for die, percent in enumerate(dies):
                 written.xcp_stats[place].gfx_busy_inst[die] = percent
     return bytes(written)
-
-
-HWMON = "hwmon/hwmon4"
-JUNCTION_HOTTER, MEMORY_HOTTER = 9, 5
-ENERGY_UNITS_PER_MILLIJOULE = 65.536
-FULL_PWM = 255
-SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
-VBIOS = "113-D65210-X10"
-DRIVER_VERSION = "6.10.5"
-FIRST_RENDER_MINOR = 128
-SIMDS_PER_UNIT = 4
-FRAME_BUFFER = 1
-
-Files = Mapping[str, str | bytes]
 
 
 def static_files(amd: AmdGpu) -> Files:

@@ -1,4 +1,4 @@
-"""A kubelet in software: real gRPC servers on real Unix sockets, for the demo and for tests.
+"""A kubelet in software: real gRPC servers on real Unix sockets.
 
 It answers from its current attributes, and can misbehave in ways that were observed on real kubelets.
 Like the real one it repeats a device once per NUMA node, in random order, and replaces its socket at each

@@ -18,11 +18,11 @@ from typing import Self
 
 from exporter.demo.amd_tree import AmdTree
 from exporter.demo.fake_kubelet import FakeKubelet
-from exporter.demo.files import SharingFiles
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import Present, present
 from exporter.demo.scenario import Scenario
+from exporter.demo.sharing_files import SharingFiles
 from exporter.demo.tree import Tree
 
 PERIOD_SECONDS = 1.0

@@ -26,6 +26,11 @@ V1_CONTROLLERS = ("12:memory", "11:devices", "4:cpu,cpuacct", "1:name=systemd")
 # Pids above those of scenarios, below the maximum of the kernel.
 BYSTANDERS = range(4_010_000, 4_190_000)
 OVER = frozenset({"Succeeded", "Failed"})
+TICKS = os.sysconf("SC_CLK_TCK")
+# Earliest start of a process after the boot, in seconds.
+EARLIEST = 1.0
+CORES = 32
+INIT_PID = 1
 
 
 def file_content(path: str, style: CgroupStyle) -> str:
@@ -106,17 +111,9 @@ class Written:
                 folder.rmdir()
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove a folder with its content."""
         for path in folder.rglob("*"):
             self._content.pop(path, None)
         shutil.rmtree(folder)
-
-
-TICKS = os.sysconf("SC_CLK_TCK")
-# Earliest start of a process after the boot, in seconds.
-EARLIEST = 1.0
-CORES = 32
-INIT_PID = 1
 
 
 class Tree:

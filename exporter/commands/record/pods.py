@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints
 from exporter.commands.record.mask import Mask
-from exporter.demo.files import KEEPERS
 from exporter.demo.scenario import pods
 from exporter.demo.scenario.expand import folded
 from exporter.demo.scenario.pods import Claim, Share
+from exporter.demo.sharing_files import KEEPERS
 from exporter.model import (
     Allocations,
     ClaimedDevice,
@@ -32,6 +32,11 @@ from exporter.sharing.dra.cdi import claim_uid, is_health_of
 from exporter.sharing.nvidia_plugin import Nvidia, is_named
 
 Files = Mapping[str, SystemFiles]
+NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
+DRIVERS = frozenset(system.driver for system in CLAIM_SYSTEMS)
+GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
+ALL = 100
+Processes = Mapping[ContainerRef | None, Sequence[pods.Process]]
 
 
 def kept(files: Files, mask: Mask) -> dict[str, tuple[ContainerFile, ...]]:
@@ -66,14 +71,6 @@ def _container(file: ContainerFile, mask: Mask) -> ContainerFile:
     )
 
 
-NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
-DRIVERS = frozenset(system.driver for system in CLAIM_SYSTEMS)
-GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
-ALL = 100
-
-Processes = Mapping[ContainerRef | None, Sequence[pods.Process]]
-
-
 class NodeHoldings:
     """The holdings of one poll, as the sharing systems resolve them."""
 
@@ -81,21 +78,17 @@ class NodeHoldings:
         self.view = View(evidence.gpus, evidence.allocations or NOTHING, facts)
         systems = list(made(self.view))
         resolved = resolve(self.view, systems)
-        self.with_shares = (
-            {holder for holder, _ in resolved.settled}
-            | {grant.holder for _, _, grant in resolved.grants}
-            | {
-                holder
-                for (_, _, holder), system in resolved.system_of.items()
-                if not isinstance(system, Nvidia)
-            }
-        )
-        """Containers with shares that no device id of NVIDIA's plugin describes."""
+        # Containers with shares that no device id of NVIDIA's plugin describes.
+        self.with_shares = {holder for holder, _ in resolved.settled}
+        self.with_shares |= {grant.holder for _, _, grant in resolved.grants}
+        for (_, _, holder), system in resolved.system_of.items():
+            if not isinstance(system, Nvidia):
+                self.with_shares.add(holder)
+        # Resources that a sharing system knows.
         known = (*resolved.settled, *resolved.owners)
         self.resources = {resource for _, resource in known} | resolved.unresolved.keys()
-        """Resources that a sharing system knows."""
+        # DRA drivers whose claims are for GPUs, or may be.
         self.drivers = DRIVERS | resolved.unknown_drivers
-        """DRA drivers whose claims are for GPUs, or may be."""
         self._patterns = facts.patterns
         self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
         for holding in holdings_from(resolved, self.view, systems).holdings:

@@ -103,7 +103,6 @@ class Argument:
 
     @property
     def number(self) -> int:
-        """The number."""
         return int(getattr(self.target, "value", self.target))
 
     @property
@@ -121,11 +120,9 @@ class Argument:
         return self.target
 
     def put(self, value: int) -> None:
-        """Write a number."""
         self.target.value = value
 
     def put_handle(self, address: int) -> None:
-        """Write a handle."""
         ctypes.cast(self.raw, ctypes.POINTER(ctypes.c_void_p))[0] = address
 
     def put_text(self, text: str, length: int) -> None:

@@ -105,7 +105,6 @@ class EventSets:
             return event_set.queue.popleft()
 
     def free(self, handle: int) -> None:
-        """Free an event set."""
         with self._changed:
             self._free(handle, self._set(handle, "double free"), "free under a wait")
 

@@ -93,7 +93,6 @@ class Pool:
         return address
 
     def free(self, pointer: Argument) -> None:
-        """Free a buffer."""
         self.buffer(pointer, "double free").freed = True
         self.live -= 1
 

@@ -16,6 +16,9 @@ from exporter.demo.scenario.gpus import Gpu, MigInstance, Node
 from exporter.demo.scenario.pods import Container, Offer, Pod, Process
 from exporter.model import ContainerFile
 
+CgroupStyle = Literal["systemd", "cgroupfs", "cgroupfs-v1", "crio", "relative"]
+IdentitySource = Literal["pods_api", "pod_logs", "none"]
+ApiVersion = Literal["v1", "v1alpha1"]
 KubeletFailureKind = Literal["kubelet_down", "kubelet_rate_limit", "kubelet_hang"]
 
 
@@ -121,7 +124,7 @@ class ProcessExit(_Fault):
 class GpuAbsent(_Fault):
     """A GPU is removed; its processes end, and are started again at the end of the fault.
 
-    A library that is open does not notice: see ``exporter.demo.nvml.board.Listing``.
+    A library that is open does not notice until it is asked about that GPU.
     """
 
     kind: Literal["gpu_absent"]
@@ -139,11 +142,6 @@ NvmlFault = NvmlError | NvmlHang | XidEvent
 KubeletFault = KubeletFailure | KubeletFilling
 PodFault = Unhealthy | PodDelete | PodAdd
 Fault = NvmlFault | KubeletFault | PodFault | MigLayout | ProcessExit | GpuAbsent | DriverReload
-
-
-CgroupStyle = Literal["systemd", "cgroupfs", "cgroupfs-v1", "crio", "relative"]
-IdentitySource = Literal["pods_api", "pod_logs", "none"]
-ApiVersion = Literal["v1", "v1alpha1"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

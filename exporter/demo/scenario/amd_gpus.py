@@ -9,6 +9,11 @@ from exporter.demo.scenario.codec import fail
 from exporter.demo.scenario.derive import make_hex
 from exporter.demo.scenario.gpus import MIB, Clocks, Gpu, Links, Mig, MigInstance
 
+# PCI buses of a board with eight GPUs; further GPUs repeat them in the next domain.
+_BUSES = (0x05, 0x26, 0x46, 0x65, 0x85, 0xA6, 0xC6, 0xE5)
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_UNIQUE_ID = re.compile(r"[0-9a-f]{16}")
+_ARCHITECTURE = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}")
 # A GPU with partitions has device files for this many, however many there are.
 MOST_PARTITIONS = 8
 Mode = Literal["", "SPX", "DPX", "QPX", "CPX"]
@@ -99,13 +104,6 @@ def _partitions(amd: AmdGpu, index: int) -> Mig:
         for place, device_id in enumerate(ids)
     )
     return Mig(max_slices=amd.partitions, instances=instances)
-
-
-# PCI buses of a board with eight GPUs; further GPUs repeat them in the next domain.
-_BUSES = (0x05, 0x26, 0x46, 0x65, 0x85, 0xA6, 0xC6, 0xE5)
-_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_UNIQUE_ID = re.compile(r"[0-9a-f]{16}")
-_ARCHITECTURE = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}")
 
 
 def complete_amd(scenario: str, amd: AmdGpu, index: int) -> AmdGpu:

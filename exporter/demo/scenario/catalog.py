@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from exporter.demo import scenario as schema
-from exporter.demo.files import KEEPERS, NUMBERED
 from exporter.demo.nvml import FUNCTIONS
 from exporter.demo.nvml.call import code_of
 from exporter.demo.scenario import Fault, Scenario
@@ -22,6 +21,7 @@ from exporter.demo.scenario.codec import ScenarioError, decode, encode, fail
 from exporter.demo.scenario.expand import expand
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Curve, Pod, Process, keys, peak
+from exporter.demo.sharing_files import KEEPERS, NUMBERED
 
 DEFAULT = "showcase"
 _FOLDER, _SUFFIX = resources.files("exporter.demo") / "scenarios", ".json"

@@ -154,7 +154,7 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfileSize:
-    """What a GPU instance of a MIG profile has; 0 is unknown."""
+    """The size of a GPU instance of a MIG profile; 0 is unknown."""
 
     name: str
     memory_bytes: int
@@ -163,7 +163,7 @@ class MigProfileSize:
 
     @classmethod
     def of(cls, profile: MigProfile) -> Self:
-        """Return what a read or published profile has."""
+        """Return the size of a read or published profile."""
         return cls(
             name=profile.name,
             memory_bytes=profile.memory or 0,
@@ -232,10 +232,8 @@ class Gpu:
 
     @property
     def mig_enabled(self) -> bool:
-        """Whether MIG is enabled."""
         return self.mig is not None and self.mig.enabled
 
     @property
     def instances(self) -> tuple[MigInstance, ...]:
-        """Its MIG instances."""
         return self.mig.instances if self.mig else ()

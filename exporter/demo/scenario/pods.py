@@ -18,8 +18,18 @@ from exporter.model.hardware import ProcessKind
 
 Shape = Literal["constant", "sine", "square", "burst", "ramp", "off"]
 
+# The CDI names of devices, and of shares of them, by driver if they are not as those of NVIDIA's.
+_CDI = {
+    "gpu.amd.com": "k8s.{0.driver}/gpu={0.uid}-{0.device}",
+    "gpu.intel.com": "intel.com/gpu={0.device}",
+}
+_CDI_OF_SHARES = {"manager.nvidia.com": "k8s.{0.driver}/claim={0.uid}-gpu-{0.device}-share-{0.share_id}"}
+MeterKind = Literal["hami", "hami-vnpu", "cgpu", "vcuda", "vgpu-manager", "runai"]
+Qos = Literal["guaranteed", "burstable", "besteffort"]
+# "amd": the PCI address of a GPU, the name of a partition.
+Style = Literal["uuid", "gke", "legacy-mig", "amd"]
+_GKE_REPLICA = re.compile(r"(nvidia\d+(?:/gi\d+)?)/vgpu\d+")
 BURST = 1 / 8
-
 # Height between low and high (0 to 1) by the elapsed part of the period (0 to 1).
 HEIGHTS: Mapping[Shape, Callable[[float], float]] = {
     "constant": lambda _elapsed: 1.0,
@@ -80,14 +90,6 @@ def peak(curve: Curve) -> float:
     return 0.0 if curve.shape == "off" else curve.high + curve.noise
 
 
-# The CDI names of devices, and of shares of them, by driver if they are not as those of NVIDIA's.
-_CDI = {
-    "gpu.amd.com": "k8s.{0.driver}/gpu={0.uid}-{0.device}",
-    "gpu.intel.com": "intel.com/gpu={0.device}",
-}
-_CDI_OF_SHARES = {"manager.nvidia.com": "k8s.{0.driver}/claim={0.uid}-gpu-{0.device}-share-{0.share_id}"}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """One device of a resource claim. Containers that name the same claim share it."""
@@ -108,9 +110,6 @@ class Claim:
         return forms.get(self.driver, "k8s.{0.driver}/claim={0.uid}-{0.device}").format(self)
 
 
-MeterKind = Literal["hami", "hami-vnpu", "cgpu", "vcuda", "vgpu-manager", "runai"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """A container's actual share of a device, if the kubelet's ids do not determine it."""
@@ -127,11 +126,6 @@ class MeterFile:
 
     kind: MeterKind
     layout: str = ""  # a variant; its meaning depends on the kind
-
-
-Qos = Literal["guaranteed", "burstable", "besteffort"]
-# "amd": the PCI address of a GPU, the name of a partition.
-Style = Literal["uuid", "gke", "legacy-mig", "amd"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +194,6 @@ class Pod:
     def full_name(self) -> str:
         """Namespace and name."""
         return f"{self.namespace}/{self.name}"
-
-
-_GKE_REPLICA = re.compile(r"(nvidia\d+(?:/gi\d+)?)/vgpu\d+")
 
 
 def keys(gpus: Sequence[Gpu]) -> Iterator[tuple[DeviceKey, Gpu, MigInstance | None]]:

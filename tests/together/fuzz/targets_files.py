@@ -7,7 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from exporter.demo.files import hami, writers
+from exporter.demo.sharing_files import hami, writers
 from exporter.model import ContainerFile, DeviceUse, PodIdentity, SystemFiles, Workloads
 from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.demo.files.writers import Files, MeteredContainer, percent
 from exporter.demo.scenario.derive import make_uuid
+from exporter.demo.sharing_files.writers import Files, MeteredContainer, percent
 from exporter.model import ContainerFile
 
 MAGIC, MAJOR, UNLIMITED = 19920718, 1, 100

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from exporter.demo.files import hami, writers
-from exporter.demo.files.writers import Files, MeteredContainer
 from exporter.demo.machine import GpuState
 from exporter.demo.present import Present
 from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.pods import MeterKind
+from exporter.demo.sharing_files import hami, writers
+from exporter.demo.sharing_files.writers import Files, MeteredContainer
 from exporter.demo.tree import Written
 from exporter.model import ContainerFile
 
