@@ -193,7 +193,7 @@ class AmdTree:
         self._write(self._kfd / "topology/nodes/0/gpu_id", "0")
         (self._kfd / "proc").mkdir(parents=True, exist_ok=True)
         for index, amd in enumerate(self._amd):
-            self._write_all(self._device(index), static_files(amd))
+            self._written.write_all(self._device(index), static_files(amd))
             (self._device(index) / f"drm/renderD{_render_minor(index, 0)}").mkdir(parents=True)
             # Partitions have devices for the maximum number of them.
             for place in range(1, MOST_PARTITIONS if amd.mode else 1):
@@ -205,7 +205,7 @@ class AmdTree:
     def step(self, states: Sequence[GpuState]) -> None:
         """Bring the files to the current states."""
         for index, (amd, state) in enumerate(zip(self._amd, states, strict=True)):
-            self._write_all(self._device(index), moving_files(amd, state))
+            self._written.write_all(self._device(index), moving_files(amd, state))
         if self._amd:
             self._step_processes(states)
 
@@ -233,15 +233,11 @@ class AmdTree:
                 for node in ids:
                     files[f"vram_{node}"] = str(process.memory if node == own else 0)
                     files[f"stats_{node}/cu_occupancy"] = str(units if node == own else 0)
-                self._write_all(folder / str(process.pid), files)
+                self._written.write_all(folder / str(process.pid), files)
                 pids.add(process.pid)
         for path in list(folder.iterdir()):
             if int(path.name) not in pids:
                 self._written.remove_folder(path)
-
-    def _write_all(self, folder: Path, files: Mapping[str, str | bytes]) -> None:
-        for name, content in files.items():
-            self._written.write(folder / name, content)
 
     def _write(self, path: Path, line: str) -> None:
         self._written.write(path, f"{line}\n")

@@ -8,7 +8,7 @@ import hashlib
 import os
 import posixpath
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -101,6 +101,11 @@ class Written:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
         new.replace(path)
         self._content[path] = content
+
+    def write_all(self, folder: Path, contents: Mapping[str, str | bytes]) -> None:
+        """Write files by their paths below a folder."""
+        for name, content in contents.items():
+            self.write(folder / name, content)
 
     def remove(self, path: Path) -> None:
         """Remove a file, and its folders if they are empty."""
@@ -223,8 +228,7 @@ class Tree:
             "status": f"Name:\t{name}\nState:\tS (sleeping)\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t{parent}\n"
             f"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t{pid}\nThreads:\t1\n",
         }
-        for file, content in files.items():
-            self._written.write(self._proc / str(pid) / file, content)
+        self._written.write_all(self._proc / str(pid), files)
 
     def _step_logs(self, pods: tuple[Pod, ...]) -> None:
         folders = {f"{pod.namespace}_{pod.name}_{pod.uid}": pod for pod in pods}

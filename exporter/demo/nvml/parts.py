@@ -94,12 +94,10 @@ def _profile_info(device: GpuDevice, profile: Argument, reference: Argument) -> 
         # The second plain profile of one slice has twice the memory.
         place = derive.profile_number(size.name)
         sizes[derive.DOUBLE_MEMORY if place in sizes else place] = size
-    known_size = sizes.get(profile.number)
-    if known_size is None:
-        refuse()
-    answer.id, answer.sliceCount = profile.number, int(known_size.name.partition("g")[0])
-    answer.instanceCount, answer.multiprocessorCount = known_size.instances, known_size.multiprocessors
-    answer.memorySizeMB, answer.name = known_size.memory_bytes // MIB, f"MIG {known_size.name}".encode()
+    size = known(sizes.get(profile.number))
+    answer.id, answer.sliceCount = profile.number, int(size.name.partition("g")[0])
+    answer.instanceCount, answer.multiprocessorCount = size.instances, size.multiprocessors
+    answer.memorySizeMB, answer.name = size.memory_bytes // MIB, f"MIG {size.name}".encode()
 
 
 def vgpu_number(vgpu: Vgpu) -> int:

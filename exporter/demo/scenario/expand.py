@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from exporter.demo.scenario import Fault, MigLayout, NvmlFault, PodAdd, Scenario, Unhealthy
+from exporter.demo.scenario import Fault, MigLayout, PodAdd, Scenario
 from exporter.demo.scenario.amd_gpus import AmdGpu, complete_amd, gpus_of
 from exporter.demo.scenario.codec import fail, map_strings
 from exporter.demo.scenario.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
@@ -147,6 +147,7 @@ class _Expander:
             yield replace(self._referred(process, path), pid=pid, cgroup=cgroup)
 
     def fault(self, fault: Fault, path: str) -> Fault:
+        fault = self._referred(fault, path)
         if isinstance(fault, PodAdd):
             if fault.pod.count != 1:
                 fail(f"{path}.pod.count", "must be 1: a fault adds one pod")
@@ -156,10 +157,6 @@ class _Expander:
                 fail(f"{path}.gpu", f"must be the index of one of the {len(self.gpus)} GPUs")
             instances = complete_instances(self.gpus[fault.gpu].uuid, fault.instances, path)
             return replace(fault, instances=instances)
-        if isinstance(fault, NvmlFault):
-            return replace(fault, device=self._referred(fault.device, f"{path}.device"))
-        if isinstance(fault, Unhealthy):
-            return replace(fault, devices=self._referred(fault.devices, f"{path}.devices"))
         return fault
 
     def pod(self, pod: Pod, path: str, *salt: str) -> Pod:
@@ -208,17 +205,19 @@ class _Expander:
 
     def _only_device(self, container: Container, path: str) -> str:
         ids = (device_id for ids in container.devices.values() for device_id in ids)
-        keys = {resolve((*self.gpus, *self._amd_gpus), device_id) for device_id in ids} - {None}
+        known = (resolve((*self.gpus, *self._amd_gpus), device_id) for device_id in ids)
+        keys = {key for key in known if key is not None}
         if len(keys) != 1:
             fail(f"{path}.device", f"must be given: the container holds {len(keys)} devices of this node")
-        key = keys.pop()
-        return key.mig_uuid or key.uuid if key else ""
+        [key] = keys
+        return key.mig_uuid or key.uuid
 
     def _referred(self, value: Any, path: str) -> Any:
         """Return the record with the references in all strings replaced."""
-        return map_strings(lambda text: _REFERENCE.sub(lambda match: self._uuid(match[1], path), text), value)
 
-    def _uuid(self, reference: str, path: str) -> str:
-        if reference not in self._known:
-            fail(path, f"{{{reference}}} is not a device; there are {', '.join(self._known) or 'none'}")
-        return self._known[reference]
+        def uuid(match: re.Match[str]) -> str:
+            if match[1] not in self._known:
+                fail(path, f"{match[0]} is not a device; there are {', '.join(self._known) or 'none'}")
+            return self._known[match[1]]
+
+        return map_strings(partial(_REFERENCE.sub, uuid), value)

@@ -40,7 +40,7 @@ class SharingFiles:
     def __init__(self, scenario: Scenario, root: Path) -> None:
         self._root = root
         self._written = Written()
-        self._paths: set[Path] = set()
+        self._paths: set[str] = set()
         self._static: dict[str, str | bytes] = dict(scenario.files)
         for system, files in scenario.kept.items():
             self._static |= KEEPERS[system](files)
@@ -50,12 +50,10 @@ class SharingFiles:
         contents = dict(self._static)
         for metered in _metered(now, gpus):
             contents |= WRITERS[metered.meter.kind](metered)
-        paths = {self._root / path: content for path, content in contents.items()}
-        for path, content in paths.items():
-            self._written.write(path, content)
-        for path in self._paths - paths.keys():
-            self._written.remove(path)
-        self._paths = set(paths)
+        self._written.write_all(self._root, contents)
+        for path in self._paths - contents.keys():
+            self._written.remove(self._root / path)
+        self._paths = set(contents)
 
 
 def _metered(now: Present, gpus: tuple[GpuState, ...]) -> Iterator[MeteredContainer]:
