@@ -6,7 +6,7 @@ The fields are in the package, the shorthands in ``expand``, the checks here and
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from importlib import resources
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +14,7 @@ from typing import NoReturn
 from exporter.demo import scenario as schema
 from exporter.demo.nvml import FUNCTIONS
 from exporter.demo.nvml.call import code_of
-from exporter.demo.scenario import Fault, Scenario
+from exporter.demo.scenario import Fault, Scenario, with_paths
 from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
 from exporter.demo.scenario.check_gpus import check_gpus, check_layout
 from exporter.demo.scenario.codec import ScenarioError, decode, encode, fail
@@ -99,8 +99,8 @@ def load(name: str = DEFAULT) -> Scenario:
 def check(scenario: Scenario) -> None:
     """Raise ScenarioError with the path of the first impossible value."""
     check_gpus(scenario)
-    for place, amd in enumerate(scenario.amd):
-        check_amd(amd, f"amd[{place}]")
+    for path, amd in with_paths("amd", scenario.amd):
+        check_amd(amd, path)
     _check_identities(scenario)
     for path, pod in scenario.all_pods():
         _check_names(pod, path)
@@ -108,13 +108,12 @@ def check(scenario: Scenario) -> None:
         _check_process(scenario, process, path)
     _check_memory(scenario)
     _check_kept(scenario)
-    for place, fault in enumerate(scenario.faults):
-        _check_fault(scenario, fault, f"faults[{place}]")
+    for path, fault in with_paths("faults", scenario.faults):
+        _check_fault(scenario, fault, path)
 
 
-def _gpus(scenario: Scenario) -> Iterator[tuple[str, Gpu]]:
-    yield from ((f"gpus[{place}]", gpu) for place, gpu in enumerate(scenario.gpus))
-    yield from ((f"amd[{place}]", gpu) for place, gpu in enumerate(gpus_of(scenario.amd)))
+def _gpus(scenario: Scenario) -> list[tuple[str, Gpu]]:
+    return [*with_paths("gpus", scenario.gpus), *with_paths("amd", gpus_of(scenario.amd))]
 
 
 def _check_names(pod: Pod, path: str) -> None:
@@ -122,26 +121,26 @@ def _check_names(pod: Pod, path: str) -> None:
     _matches(_DNS_NAME, pod.namespace, f"{path}.namespace")
     _matches(_DNS_NAME, pod.name, f"{path}.name")
     _matches(_UID, pod.uid, f"{path}.uid")
-    for place, container in enumerate(pod.containers):
-        _matches(_DNS_NAME, container.name, f"{path}.containers[{place}].name")
-        _matches(_CONTAINER_ID, container.container_id, f"{path}.containers[{place}].container_id")
-        for which, claim in enumerate(container.claims):
-            _matches(_UID, claim.uid, f"{path}.containers[{place}].claims[{which}].uid")
-    _check_unique("name", ((f"{path}.containers[{n}]", each.name) for n, each in enumerate(pod.containers)))
+    containers = list(with_paths(f"{path}.containers", pod.containers))
+    for container_path, container in containers:
+        _matches(_DNS_NAME, container.name, f"{container_path}.name")
+        _matches(_CONTAINER_ID, container.container_id, f"{container_path}.container_id")
+        for claim_path, claim in with_paths(f"{container_path}.claims", container.claims):
+            _matches(_UID, claim.uid, f"{claim_path}.uid")
+    _check_unique("name", ((container_path, container.name) for container_path, container in containers))
 
 
 def _check_kept(scenario: Scenario) -> None:
     for system, files in scenario.kept.items():
         if system not in KEEPERS:
             fail("kept", f"{system} is not a system with files; there are {', '.join(sorted(KEEPERS))}")
-        for place, file in enumerate(files):
-            path = f"kept.{system}[{place}]"
+        for path, file in with_paths(f"kept.{system}", files):
             for field, pattern in _KEPT.items():
                 if getattr(file, field):
                     _matches(pattern, getattr(file, field), f"{path}.{field}")
-            for which, use in enumerate(file.devices):
-                kind = _NUMBER if system in NUMBERED else _DEVICE
-                _matches(kind, use.device, f"{path}.devices[{which}].device")
+            kind = _NUMBER if system in NUMBERED else _DEVICE
+            for use_path, use in with_paths(f"{path}.devices", file.devices):
+                _matches(kind, use.device, f"{use_path}.device")
 
 
 def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:
@@ -150,16 +149,12 @@ def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:
 
 
 def _check_identities(scenario: Scenario) -> None:
-    gpus = list(_gpus(scenario))
-    instances = (
-        (f"{path}.mig.instances[{place}]", instance)
-        for path, gpu in gpus
-        for place, instance in enumerate(gpu.instances)
-    )
+    gpus = _gpus(scenario)
     for field in ("uuid", "minor", "pci_bus_id"):
         _check_unique(field, ((path, getattr(gpu, field)) for path, gpu in gpus))
+    instances = (each for path, gpu in gpus for each in with_paths(f"{path}.mig.instances", gpu.instances))
     _check_unique("uuid", ((path, instance.uuid) for path, instance in instances))
-    _check_unique("name", ((f"pods[{place}]", pod.full_name) for place, pod in enumerate(scenario.pods)))
+    _check_unique("name", ((path, pod.full_name) for path, pod in with_paths("pods", scenario.pods)))
     _check_unique("uid", ((path, pod.uid) for path, pod in scenario.all_pods()))
     container_ids = ((path, container.container_id) for path, container in scenario.all_containers())
     _check_unique("container_id", container_ids)

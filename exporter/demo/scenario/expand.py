@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from exporter.demo.scenario import Fault, MigLayout, PodAdd, Scenario
+from exporter.demo.scenario import Fault, MigLayout, PodAdd, Scenario, with_paths
 from exporter.demo.scenario.amd_gpus import AmdGpu, complete_amd, gpus_of
 from exporter.demo.scenario.codec import fail, map_strings
 from exporter.demo.scenario.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
@@ -86,14 +86,13 @@ def expand(raw: Scenario) -> Scenario:
         offers=tuple(expander.offers(raw.offers)),
         pods=tuple(expander.pod(copy, path) for path, copy in _copies(raw.pods, "pods")),
         host_processes=tuple(expander.host_processes(raw.host_processes)),
-        faults=tuple(expander.fault(fault, f"faults[{place}]") for place, fault in enumerate(raw.faults)),
+        faults=tuple(expander.fault(fault, path) for path, fault in with_paths("faults", raw.faults)),
     )
 
 
 def _copies(templates: Iterable[T], name: str) -> Iterator[tuple[str, T]]:
     """Yield the path of each template in the list of that name, with as many copies as it counts."""
-    for place, template in enumerate(templates):
-        path = f"{name}[{place}]"
+    for path, template in with_paths(name, templates):
         if template.count < 1:
             fail(f"{path}.count", "must be at least 1")
         for number in range(template.count):
@@ -124,11 +123,10 @@ class _Expander:
             for index, gpu in enumerate(devices):
                 for place, instance in enumerate(gpu.instances):
                     self._known[f"{kind}:{index}/{part}:{place}"] = instance.uuid
-        self.gpus = tuple(self._referred(gpu, f"gpus[{place}]") for place, gpu in enumerate(gpus))
+        self.gpus = tuple(self._referred(gpu, path) for path, gpu in with_paths("gpus", gpus))
 
     def offers(self, offers: tuple[Offer, ...]) -> Iterator[Offer]:
-        for place, offer in enumerate(offers):
-            path = f"offers[{place}]"
+        for path, offer in with_paths("offers", offers):
             if bool(offer.of) == bool(offer.ids):
                 fail(path, 'must have either ids or "of": "gpus", "mig" or "amd"')
             written = list(offered(offer, self._amd_gpus if offer.of == "amd" else self.gpus))
@@ -138,8 +136,7 @@ class _Expander:
                 yield Offer(resource=resource, ids=self._referred(ids, f"{path}.ids"))
 
     def host_processes(self, processes: tuple[Process, ...]) -> Iterator[Process]:
-        for place, process in enumerate(processes):
-            path = f"host_processes[{place}]"
+        for path, process in with_paths("host_processes", processes):
             if not process.device:
                 fail(f"{path}.device", "must be given: a host process has no container with a device")
             cgroup = process.cgroup or f"/system.slice/{process.command.split(' ')[0].lower()}.service"
@@ -163,8 +160,8 @@ class _Expander:
         pod = self._referred(pod, path)
         names = (self._scenario, pod.namespace, pod.name, *salt)
         containers = (
-            self._container(container, f"{path}.containers[{index}]", names)
-            for index, container in enumerate(pod.containers)
+            self._container(container, container_path, names)
+            for container_path, container in with_paths(f"{path}.containers", pod.containers)
         )
         return replace(pod, uid=pod.uid or make_uuid(*names), containers=tuple(containers))
 
