@@ -18,7 +18,7 @@ AGE = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningProcess:
     """A running process."""
 
     process: Process
@@ -35,7 +35,7 @@ class Present:
     gpus: tuple[Gpu, ...]  # NVIDIA GPUs with their current MIG layout
     amd: tuple[Gpu, ...]
     pods: tuple[Pod, ...]
-    running: tuple[Running, ...]
+    running: tuple[RunningProcess, ...]
     loaded: bool  # the NVIDIA kernel module
     nvml_faults: tuple[schema.NvmlFault, ...]
     kubelet_failures: frozenset[schema.KubeletFailureKind]
@@ -111,7 +111,7 @@ def _running(
     faults: tuple[Fault, ...],
     gpus: tuple[Gpu, ...],
     pods: Mapping[str, tuple[Pod, float]],
-) -> Iterator[Running]:
+) -> Iterator[RunningProcess]:
     devices = {key.mig_uuid or key.uuid for key, _, _ in keys(gpus)}
     for running in _started(scenario, pods):
         ended = any(_ends(scenario, fault, running.process) for fault in faults)
@@ -120,13 +120,13 @@ def _running(
             yield replace(running, born=max((running.born, *(end for end in ends if end <= time))))
 
 
-def _started(scenario: Scenario, pods: Mapping[str, tuple[Pod, float]]) -> Iterator[Running]:
+def _started(scenario: Scenario, pods: Mapping[str, tuple[Pod, float]]) -> Iterator[RunningProcess]:
     for process in scenario.host_processes:
-        yield Running(process=process, born=-AGE)
+        yield RunningProcess(process=process, born=-AGE)
     for pod, born in pods.values():
         for container in pod.containers:
             for process in container.processes:
-                yield Running(process=process, born=born, pod=pod, container=container)
+                yield RunningProcess(process=process, born=born, pod=pod, container=container)
 
 
 def _ends(scenario: Scenario, fault: Fault, process: Process) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-from exporter.demo.present import AGE, Present, Running
+from exporter.demo.present import AGE, Present, RunningProcess
 from exporter.demo.scenario import CgroupStyle, Scenario
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Pod, Qos
@@ -43,7 +43,7 @@ def file_content(path: str, style: CgroupStyle) -> str:
     return f"0::{path}\n"
 
 
-def process_path(running: Running, style: CgroupStyle) -> str:
+def process_path(running: RunningProcess, style: CgroupStyle) -> str:
     """Return the path of a process's cgroup on the host."""
     if running.pod is None or running.container is None or running.process.cgroup:
         return running.process.cgroup

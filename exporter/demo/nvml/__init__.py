@@ -1,8 +1,18 @@
 """NVML in software: an object for ``pynvml.nvmlLib``, so that the real binding runs above it.
 
-Every function in ``FUNCTIONS`` becomes an attribute, unless the scenario's driver is too old for it. All
-calls pass one gate, which counts them, applies the current faults and finds the device. The functions about
-the node are here: start, versions, and finding devices.
+Every row of ``FUNCTIONS`` becomes an attribute, unless the scenario's driver is too old for it. All calls
+pass one gate, which counts them, applies the current faults and finds the device. The functions about the
+node are here: start, versions, and finding devices. The others:
+
+* ``gpu``: identity, memory, processes, utilization, modes, engines, confidential computing
+* ``health``: memory errors and repairs, power, temperature, clocks, fans
+* ``links``: PCIe, NVLink, C2C, topology
+* ``parts``: MIG devices, vGPUs and their licenses
+* ``fields``: field values, which are readings by number
+* ``gpm``: profiling counters
+* ``events``: events of GPUs
+
+``call`` has the kinds of functions, and their arguments; ``board`` the devices by handle.
 """
 
 import math
@@ -13,7 +23,7 @@ from typing import Any
 
 from exporter.demo.machine import GpuState
 from exporter.demo.nvml import events, fields, gpm, gpu, health, links, parts
-from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, Listing, MigDevice
+from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, GpuList, MigDevice
 from exporter.demo.nvml.call import (
     Argument,
     Code,
@@ -101,7 +111,7 @@ class FakeNvml:
         sees_pids = host_pid or self.branch < FIRST_WITH_PID_VIEWS
         # False: process lists are empty.
         self.lists_pids = sees_pids and not gpu.hides_processes(node)
-        self._listing = Listing()
+        self._gpu_list = GpuList()
         self._module_loaded = True
         # False: the kernel module was reloaded since the library was initialised.
         self._module_unchanged = True
@@ -138,7 +148,7 @@ class FakeNvml:
                 self._module_unchanged = False
                 self._asked.clear()
                 self.events.forget()
-            earlier, self.board = self.board, self._listing.show(gpus)
+            earlier, self.board = self.board, self._gpu_list.show(gpus)
             self._faults = tuple(fault for fault in faults if not isinstance(fault, XidEvent))
             over = [self._hangs.pop(fault) for fault in list(self._hangs) if fault not in faults]
             for fault in faults:
@@ -157,14 +167,14 @@ class FakeNvml:
     def list_again(self) -> None:
         """Keep to the GPUs that are present now."""
         self._module_unchanged = True
-        self.board = self._listing.open()
+        self.board = self._gpu_list.open()
 
     def close(self) -> None:
         """Shut the library down; the last of as many calls as of ``open`` drops list and event sets."""
         require(self.opened, Code.UNINITIALIZED)
         self.opened -= 1
         if not self.opened:
-            self._listing.close()
+            self._gpu_list.close()
             self.events.close()
 
     def recovery_action(self, gpu: Gpu) -> RecoveryAction:

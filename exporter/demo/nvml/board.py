@@ -62,7 +62,7 @@ class Board:
     lost: frozenset[str] = frozenset()  # uuids of GPUs
 
 
-class Listing:
+class GpuList:
     """The GPUs of one library, in NVML's order, and the handles of all devices."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ PROCESSOR_MILLIWATTS, MEMORY_PART = 120_000, 0.12
 FLAG, COUNT, UNSUPPORTED, DEGREES = (1, "uiVal"), (3, "ullVal"), (4, "sllVal"), (5, "siVal")
 
 
-class Field:
+class FieldValue:
     """A field value: its type, and the function that reads it.
 
     ``read`` gets the state, the scope of the field, such as a link, and what is ``given`` here.
@@ -80,66 +80,66 @@ def _nvlink_speed(state: GpuState, _scope: int) -> int:
     return derive.nvlink_speed(state.gpu) if links.is_active(state.gpu, 0) else 0
 
 
-_ZERO = Field(COUNT, lambda _state, _scope: 0)
-_UNKNOWN = Field(UNSUPPORTED, lambda _state, _scope: refuse())
+_ZERO = FieldValue(COUNT, lambda _state, _scope: 0)
+_UNKNOWN = FieldValue(UNSUPPORTED, lambda _state, _scope: refuse())
 # By NVML's numbers (NVML_FI_DEV_*).
-FIELDS: Mapping[int, Field] = {
-    3: Field(COUNT, health.ecc_total, 0, 0),
-    4: Field(COUNT, health.ecc_total, 1, 0),
-    5: Field(COUNT, health.ecc_total, 0, 1),
-    6: Field(COUNT, health.ecc_total, 1, 1),
-    29: Field(COUNT, health.pages, 0),
-    30: Field(COUNT, health.pages, 1),
-    31: Field(FLAG, health.pages_pending),
-    38: Field(COUNT, links.link_errors, "crc_flit"),
-    45: Field(COUNT, links.link_errors, "crc_data"),
-    52: Field(COUNT, links.link_errors, "replay"),
-    59: Field(COUNT, links.link_errors, "recovery"),
-    74: Field(COUNT, _total, "power"),
-    75: Field(COUNT, _total, "software_thermal"),
+FIELDS: Mapping[int, FieldValue] = {
+    3: FieldValue(COUNT, health.ecc_total, 0, 0),
+    4: FieldValue(COUNT, health.ecc_total, 1, 0),
+    5: FieldValue(COUNT, health.ecc_total, 0, 1),
+    6: FieldValue(COUNT, health.ecc_total, 1, 1),
+    29: FieldValue(COUNT, health.pages, 0),
+    30: FieldValue(COUNT, health.pages, 1),
+    31: FieldValue(FLAG, health.pages_pending),
+    38: FieldValue(COUNT, links.link_errors, "crc_flit"),
+    45: FieldValue(COUNT, links.link_errors, "crc_data"),
+    52: FieldValue(COUNT, links.link_errors, "replay"),
+    59: FieldValue(COUNT, links.link_errors, "recovery"),
+    74: FieldValue(COUNT, _total, "power"),
+    75: FieldValue(COUNT, _total, "software_thermal"),
     **dict.fromkeys(range(76, 82), _ZERO),
-    82: Field(FLAG, health.memory_temperature),
-    90: Field(FLAG, _nvlink_speed),
-    91: Field(FLAG, lambda state, _: state.gpu.links.nvlinks or refuse()),
-    138: Field(COUNT, _kibibytes, "nvlink_transmit"),
-    139: Field(COUNT, _kibibytes, "nvlink_receive"),
-    142: Field(COUNT, health.rows, 0),
-    143: Field(COUNT, health.rows, 1),
-    144: Field(COUNT, health.rows, 2),
-    145: Field(COUNT, health.rows, 3),
-    165: Field(FLAG, lambda state, link: links.is_active(state.gpu, link)),
-    170: Field(FLAG, lambda state, _: state.gpu.links.c2c_links or refuse()),
-    171: Field(FLAG, lambda state, link: links.c2c_active(state.gpu, link)),
-    172: Field(FLAG, _c2c_speed),
-    185: Field(FLAG, _average_power),
-    186: Field(FLAG, _power),
-    193: Field(DEGREES, health.margin_at, health.SHUTDOWN),
-    194: Field(DEGREES, health.margin_at, health.SLOWDOWN),
-    195: Field(DEGREES, health.margin_at, health.MEMORY_MAX),
-    196: Field(DEGREES, health.margin_at, health.GPU_MAX),
-    197: Field(COUNT, _total, "pcie_transmit"),
-    198: Field(COUNT, _total, "pcie_receive"),
-    202: Field(COUNT, links.blackwell_bytes, "nvlink_transmit"),
-    204: Field(COUNT, links.blackwell_bytes, "nvlink_receive"),
-    206: Field(COUNT, links.blackwell_errors, "malformed"),
-    207: Field(COUNT, links.blackwell_errors, "buffer_overrun"),
-    208: Field(COUNT, links.blackwell_errors, "received"),
-    209: Field(COUNT, links.blackwell_errors, "remote"),
-    210: Field(COUNT, links.blackwell_errors, "general"),
-    211: Field(COUNT, links.blackwell_errors, "link_integrity"),
-    212: Field(COUNT, links.blackwell_errors, "discarded"),
-    213: Field(COUNT, _successful_recoveries),
-    214: Field(COUNT, links.blackwell_errors, "recovery_failed"),
-    215: Field(COUNT, links.blackwell_errors, "recovery"),
-    219: Field(COUNT, links.blackwell_errors, "effective"),
-    220: Field(FLAG, _no_bit_errors),
-    221: Field(COUNT, links.blackwell_errors, "symbol"),
-    222: Field(FLAG, _no_bit_errors),
-    231: Field(COUNT, links.c2c_errors, "crc"),
-    232: Field(COUNT, links.c2c_errors, "replay"),
-    233: Field(COUNT, links.c2c_errors, "replay_back_to_back"),
-    269: Field(COUNT, _total, "software_thermal"),
-    270: Field(COUNT, _total, "hardware_thermal"),
+    82: FieldValue(FLAG, health.memory_temperature),
+    90: FieldValue(FLAG, _nvlink_speed),
+    91: FieldValue(FLAG, lambda state, _: state.gpu.links.nvlinks or refuse()),
+    138: FieldValue(COUNT, _kibibytes, "nvlink_transmit"),
+    139: FieldValue(COUNT, _kibibytes, "nvlink_receive"),
+    142: FieldValue(COUNT, health.rows, 0),
+    143: FieldValue(COUNT, health.rows, 1),
+    144: FieldValue(COUNT, health.rows, 2),
+    145: FieldValue(COUNT, health.rows, 3),
+    165: FieldValue(FLAG, lambda state, link: links.is_active(state.gpu, link)),
+    170: FieldValue(FLAG, lambda state, _: state.gpu.links.c2c_links or refuse()),
+    171: FieldValue(FLAG, lambda state, link: links.c2c_active(state.gpu, link)),
+    172: FieldValue(FLAG, _c2c_speed),
+    185: FieldValue(FLAG, _average_power),
+    186: FieldValue(FLAG, _power),
+    193: FieldValue(DEGREES, health.margin_at, health.SHUTDOWN),
+    194: FieldValue(DEGREES, health.margin_at, health.SLOWDOWN),
+    195: FieldValue(DEGREES, health.margin_at, health.MEMORY_MAX),
+    196: FieldValue(DEGREES, health.margin_at, health.GPU_MAX),
+    197: FieldValue(COUNT, _total, "pcie_transmit"),
+    198: FieldValue(COUNT, _total, "pcie_receive"),
+    202: FieldValue(COUNT, links.blackwell_bytes, "nvlink_transmit"),
+    204: FieldValue(COUNT, links.blackwell_bytes, "nvlink_receive"),
+    206: FieldValue(COUNT, links.blackwell_errors, "malformed"),
+    207: FieldValue(COUNT, links.blackwell_errors, "buffer_overrun"),
+    208: FieldValue(COUNT, links.blackwell_errors, "received"),
+    209: FieldValue(COUNT, links.blackwell_errors, "remote"),
+    210: FieldValue(COUNT, links.blackwell_errors, "general"),
+    211: FieldValue(COUNT, links.blackwell_errors, "link_integrity"),
+    212: FieldValue(COUNT, links.blackwell_errors, "discarded"),
+    213: FieldValue(COUNT, _successful_recoveries),
+    214: FieldValue(COUNT, links.blackwell_errors, "recovery_failed"),
+    215: FieldValue(COUNT, links.blackwell_errors, "recovery"),
+    219: FieldValue(COUNT, links.blackwell_errors, "effective"),
+    220: FieldValue(FLAG, _no_bit_errors),
+    221: FieldValue(COUNT, links.blackwell_errors, "symbol"),
+    222: FieldValue(FLAG, _no_bit_errors),
+    231: FieldValue(COUNT, links.c2c_errors, "crc"),
+    232: FieldValue(COUNT, links.c2c_errors, "replay"),
+    233: FieldValue(COUNT, links.c2c_errors, "replay_back_to_back"),
+    269: FieldValue(COUNT, _total, "software_thermal"),
+    270: FieldValue(COUNT, _total, "hardware_thermal"),
     271: _ZERO,
 }
 
@@ -163,7 +163,7 @@ def _fill(entry: Any, device: GpuDevice, driver: "FakeNvml") -> None:
     entry.timestamp, entry.latencyUsec = round(device.state.wall * 1e6), LATENCY_MICROSECONDS
     field = FIELDS.get(entry.fieldId, _UNKNOWN)
     if entry.fieldId == RECOVERY_ACTION:
-        field = Field(FLAG, lambda state, _: RECOVERY_ACTIONS.index(driver.recovery_action(state.gpu)))
+        field = FieldValue(FLAG, lambda state, _: RECOVERY_ACTIONS.index(driver.recovery_action(state.gpu)))
     entry.valueType = field.type
     try:
         setattr(entry.value, field.member, _value(device, driver.branch, field, entry.fieldId, entry.scopeId))
@@ -172,7 +172,7 @@ def _fill(entry: Any, device: GpuDevice, driver: "FakeNvml") -> None:
         entry.nvmlReturn = refusal.code
 
 
-def _value(device: GpuDevice, branch: int, field: Field, field_id: int, scope: int) -> int:
+def _value(device: GpuDevice, branch: int, field: FieldValue, field_id: int, scope: int) -> int:
     """Return the value that the scenario gives, or else that of the device."""
     any_scope = f"field:{field_id}"
     name = f"{any_scope}:{scope}" if scope else any_scope
