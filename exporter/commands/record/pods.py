@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints
+from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints, masked_request
 from exporter.commands.record.mask import Mask
 from exporter.demo.scenario import pods
 from exporter.demo.scenario.expand import folded
@@ -213,13 +213,13 @@ class Pods:
         )
 
     def _requests(self, ref: ContainerRef) -> Mapping[str, tuple[str, ...]]:
-        """Return the requests that a container names by claim; a name may have two parts: ``gpu/large``."""
+        """Return the requests that a container names, by claim."""
         details = self._holdings.view.details(ref)
         named: dict[str, list[str]] = defaultdict(list)
         for of, claim, request in details.requests if details is not None else ():
             if of == ref.container:
-                parts = (self._mask.name("request", part) for part in request.split("/") if part)
-                named[self._mask.name("claim", f"{ref.namespace}/{claim}")].append("/".join(parts))
+                name = self._mask.name("claim", f"{ref.namespace}/{claim}")
+                named[name].append(masked_request(request, self._mask))
         return {claim: tuple(requests) for claim, requests in named.items()}
 
     def _shares(self, ref: ContainerRef) -> Iterable[Share]:

@@ -109,8 +109,10 @@ class FakeNvml:
         major = node.driver_version.partition(".")[0]
         self.branch = int(major) if major.isdigit() else FIRST_WITH_PID_VIEWS
         sees_pids = host_pid or self.branch < FIRST_WITH_PID_VIEWS
+        mode = node.confidential
+        hidden = mode is not None and mode.enabled and not mode.developer_tools
         # False: process lists are empty.
-        self.lists_pids = sees_pids and not gpu.hides_processes(node)
+        self.lists_pids = sees_pids and not hidden
         self._gpu_list = GpuList()
         self._module_loaded = True
         # False: the kernel module was reloaded since the library was initialised.

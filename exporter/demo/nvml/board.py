@@ -113,14 +113,9 @@ class GpuList:
             index = instance.start + instance.ci
             while index in migs:
                 index += 1
-            migs[index] = MigDevice(
-                address=self._address(
-                    gpu.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
-                ),
-                parent_address=parent,
-                state=state,
-                gpu=gpu,
-            )
+            key = gpu.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
+            address = self._address(*key)
+            migs[index] = MigDevice(address=address, parent_address=parent, state=state, gpu=gpu)
         return migs
 
     def _address(self, *key: object) -> int:

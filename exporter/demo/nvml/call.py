@@ -48,9 +48,9 @@ def require(condition: object, code: int = Code.NOT_SUPPORTED) -> None:
         refuse(code)
 
 
-def known(value: T | None) -> T:
-    """Return a value; refuse the call with NOT_SUPPORTED if it is None."""
-    return refuse() if value is None else value
+def known(value: T | None, code: int = Code.NOT_SUPPORTED) -> T:
+    """Return a value; refuse the call if it is None."""
+    return refuse(code) if value is None else value
 
 
 def at(choices: Sequence[T], place: int) -> T:
@@ -62,8 +62,8 @@ def code_of(name: str) -> int | None:
     """Return the code of an NVML error such as ``GPU_IS_LOST``, None if NVML has no error of that name."""
     if name == "SUCCESS":
         return Code.SUCCESS
-    code = getattr(pynvml, f"NVML_ERROR_{name}", None)
-    return code if isinstance(code, int) else None
+    code: int | None = getattr(pynvml, f"NVML_ERROR_{name}", None)
+    return code
 
 
 def name_of(code: int) -> str:

@@ -70,10 +70,10 @@ class EventSets:
 
     def settle(self, seconds: float) -> bool:
         """Wait until every event was taken and its taker waits again; return False after ``seconds``."""
+        sets = self._sets
         with self._changed:
             return self._changed.wait_for(
-                lambda: not any(event_set.taken or event_set.queue for event_set in self._sets.values()),
-                seconds,
+                lambda: not any(each.taken or each.queue for each in sets.values()), seconds
             )
 
     def create(self) -> int:

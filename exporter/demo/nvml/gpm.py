@@ -14,7 +14,7 @@ import pynvml
 
 from exporter.demo.machine import COPY_RATIO, Flow, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
-from exporter.demo.nvml.call import Argument, Code, Function, refuse, require
+from exporter.demo.nvml.call import Argument, Code, Function, known, refuse, require
 from exporter.demo.scenario.derive import BLACKWELL, HOPPER
 from exporter.demo.scenario.gpus import MIB, MigInstance
 
@@ -98,7 +98,7 @@ class Pool:
 
     def buffer(self, pointer: Argument, misuse: str = "use after free") -> Buffer:
         """Return the buffer at an address; refuse the call if there is none or it was freed."""
-        buffer = self._buffers.get(pointer.address) or refuse(Code.INVALID_ARGUMENT)
+        buffer = known(self._buffers.get(pointer.address), Code.INVALID_ARGUMENT)
         if buffer.freed:
             self.misuses.append(misuse)
             refuse(Code.INVALID_ARGUMENT)

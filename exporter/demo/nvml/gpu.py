@@ -26,7 +26,7 @@ from exporter.demo.nvml.call import (
     text,
 )
 from exporter.demo.scenario.derive import HOPPER, TURING, capability, has_hbm
-from exporter.demo.scenario.gpus import MIB, Node
+from exporter.demo.scenario.gpus import MIB
 from exporter.model.hardware import ProcessKind
 
 if TYPE_CHECKING:
@@ -132,12 +132,6 @@ def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
     return (sessions, FRAMES_PER_SECOND, LATENCY_MICROSECONDS) if sessions else (0, 0, 0)
 
 
-def hides_processes(node: Node) -> bool:
-    """Return whether the driver lists no processes."""
-    mode = node.confidential
-    return mode is not None and mode.enabled and not mode.developer_tools
-
-
 def _confidential(driver: "FakeNvml") -> tuple[int, int, int, int]:
     mode = known(driver.node.confidential)
     environment, multi_gpu = ENVIRONMENTS.index(mode.environment), MULTI_GPU_MODES.index(mode.multi_gpu)
@@ -190,11 +184,9 @@ def _processes_utilization(device: GpuDevice, reference: Argument) -> None:
 def _sampled(device: GpuDevice, last_seen: int) -> list[dict[str, int]]:
     records = newer(device.state.samples, last_seen)
     require(records, Code.NOT_FOUND)
-    idle = {"encUtil": 0, "decUtil": 0}
-    return [
-        {"pid": pid, "timeStamp": timestamp, "smUtil": sm, "memUtil": sm // 2} | idle
-        for pid, (timestamp, sm) in records.items()
-    ]
+    names = ("pid", "timeStamp", "smUtil", "memUtil", "encUtil", "decUtil")
+    rows = ((pid, timestamp, sm, sm // 2, 0, 0) for pid, (timestamp, sm) in records.items())
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def newer(samples: tuple[Sample, ...], last_seen: int) -> dict[int, tuple[int, int]]:

@@ -142,13 +142,8 @@ def _fabric(device: GpuDevice) -> tuple[int, ...]:
     links = device.spec.links
     cluster = uuid.UUID(links.cluster).bytes if links.cluster else bytes(UUID_LENGTH)
     state = FABRIC_COMPLETED if links.switch else NO_FABRIC
-    return (
-        state,
-        Code.SUCCESS,
-        links.clique,
-        health_mask(links.fabric_problems, links.misconfiguration),
-        *cluster,
-    )
+    health = health_mask(links.fabric_problems, links.misconfiguration)
+    return state, Code.SUCCESS, links.clique, health, *cluster
 
 
 def health_mask(problems: Mapping[FabricProblem, bool], misconfiguration: str) -> int:

@@ -22,7 +22,6 @@ from exporter.demo.nvml.call import (
     numbers,
     put_list,
     record,
-    refuse,
     require,
 )
 from exporter.demo.nvml.gpu import newer
@@ -63,13 +62,9 @@ def _most_mig_devices(device: GpuDevice) -> int:
 def _attributes(device: MigDevice) -> tuple[int, ...]:
     instance = device.spec
     counts = derive.engines(device.gpu.gpu, instance)
-    return (
-        instance.multiprocessors,
-        *(counts.get(engine, 0) for engine in ("copy", "decoder", "encoder", "jpeg", "ofa")),
-        instance.gi_slices,
-        instance.compute_slices,
-        instance.memory_bytes // MIB,
-    )
+    engines = [counts.get(engine, 0) for engine in ("copy", "decoder", "encoder", "jpeg", "ofa")]
+    slices = instance.gi_slices, instance.compute_slices
+    return instance.multiprocessors, *engines, *slices, instance.memory_bytes // MIB
 
 
 def _gpu_instance(device: GpuDevice, gi: Argument, reference: Argument) -> None:
@@ -165,7 +160,7 @@ def _of_vgpu(run: Callable[..., None]) -> Function:
     def find(driver: "FakeNvml", wanted: Argument, *arguments: Argument) -> None:
         pairs = (pair for device in driver.board.gpus for pair in running_vgpus(device.state))
         pair = next((pair for pair in pairs if vgpu_number(pair[0]) == wanted.number), None)
-        run(*(pair or refuse(Code.NOT_FOUND)), *arguments)
+        run(*known(pair, Code.NOT_FOUND), *arguments)
 
     return Function("node", find)
 
@@ -176,7 +171,7 @@ def _of_type(run: Callable[..., None]) -> Function:
     def find(driver: "FakeNvml", wanted: Argument, *arguments: Argument) -> None:
         vgpus = (vgpu for device in driver.board.gpus for vgpu in device.spec.vgpus)
         vgpu = next((vgpu for vgpu in vgpus if _type_number(vgpu) == wanted.number), None)
-        run(vgpu or refuse(Code.INVALID_ARGUMENT), *arguments)
+        run(known(vgpu, Code.INVALID_ARGUMENT), *arguments)
 
     return Function("node", find)
 

@@ -176,9 +176,8 @@ def _check_process(scenario: Scenario, process: Process, path: str) -> None:
     if process.load.shape != "off" and process.load.high > 100:
         fail(f"{path}.load.high", "must be a percentage, at most 100")
     if process.device not in _devices(scenario):
-        fail(
-            f"{path}.device", f"{process.device} is neither a GPU without MIG nor a MIG instance of this node"
-        )
+        problem = f"{process.device} is neither a GPU without MIG nor a MIG instance of this node"
+        fail(f"{path}.device", problem)
 
 
 def _check_memory(scenario: Scenario) -> None:
