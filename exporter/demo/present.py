@@ -3,9 +3,10 @@
 A pure function of scenario and time.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TypeVar
 
 from exporter.demo import scenario as schema
 from exporter.demo.scenario import Fault, Scenario
@@ -13,6 +14,7 @@ from exporter.demo.scenario.amd_gpus import gpus_of
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Container, Pod, Process, keys
 
+T = TypeVar("T")
 # Age of pods and processes that exist from the start, in seconds.
 AGE = 3600.0
 
@@ -45,49 +47,45 @@ class Present:
 
 def present(scenario: Scenario, time: float) -> Present:
     """Return the node at ``time`` seconds after the scenario's start."""
-    current = (fault for fault in scenario.faults if fault.at <= time < _end(fault))
-    faults = tuple(sorted(current, key=lambda fault: fault.at))
-    absent = {fault.gpu for fault in faults if isinstance(fault, schema.GpuAbsent)}
+    current = [fault for fault in scenario.faults if fault.at <= time < _end(fault)]
+    faults = sorted(current, key=lambda fault: fault.at)
+    absent = {fault.gpu for fault in _of_kind(schema.GpuAbsent, faults)}
     gpus = tuple(
         _with_layout(gpu, index, faults) for index, gpu in enumerate(scenario.gpus) if index not in absent
     )
     amd = gpus_of(scenario.amd)
     pods = _pods(scenario, time, faults)
+    unhealthy = _of_kind(schema.Unhealthy, faults)
     return Present(
         time=time,
         gpus=gpus,
         pods=tuple(pod for pod, _ in pods.values()),
         running=tuple(_running(scenario, time, faults, (*gpus, *amd), pods)),
         amd=amd,
-        loaded=not any(isinstance(fault, schema.DriverReload) for fault in faults),
+        loaded=not _of_kind(schema.DriverReload, faults),
         nvml_faults=tuple(fault for fault in faults if isinstance(fault, schema.NvmlFault)),
-        kubelet_failures=frozenset(
-            fault.kind for fault in faults if isinstance(fault, schema.KubeletFailure)
-        ),
-        unhealthy=frozenset(
-            (fault.resource, device)
-            for fault in faults
-            if isinstance(fault, schema.Unhealthy)
-            for device in fault.devices
-        ),
-        kubelet_filled=next(
-            (fault.pods for fault in faults if isinstance(fault, schema.KubeletFilling)), None
-        ),
+        kubelet_failures=frozenset(fault.kind for fault in _of_kind(schema.KubeletFailure, faults)),
+        unhealthy=frozenset((fault.resource, device) for fault in unhealthy for device in fault.devices),
+        kubelet_filled=next((fault.pods for fault in _of_kind(schema.KubeletFilling, faults)), None),
     )
+
+
+def _of_kind(kind: type[T], faults: Iterable[Fault]) -> list[T]:
+    return [fault for fault in faults if isinstance(fault, kind)]
 
 
 def _end(fault: Fault) -> float:
     return float("inf") if fault.for_ is None else fault.at + fault.for_
 
 
-def _with_layout(gpu: Gpu, index: int, faults: tuple[Fault, ...]) -> Gpu:
-    for fault in faults:
-        if isinstance(fault, schema.MigLayout) and fault.gpu == index and gpu.mig is not None:
+def _with_layout(gpu: Gpu, index: int, faults: list[Fault]) -> Gpu:
+    for fault in _of_kind(schema.MigLayout, faults):
+        if fault.gpu == index and gpu.mig is not None:
             gpu = replace(gpu, mig=replace(gpu.mig, enabled=True, instances=fault.instances))
     return gpu
 
 
-def _pods(scenario: Scenario, time: float, faults: tuple[Fault, ...]) -> dict[str, tuple[Pod, float]]:
+def _pods(scenario: Scenario, time: float, faults: list[Fault]) -> dict[str, tuple[Pod, float]]:
     """Return the pods by namespace/name, each with the time of its start."""
     pods = {pod.full_name: (pod, _pod_start(scenario, time, pod.full_name)) for pod in scenario.pods}
     for fault in faults:
@@ -99,16 +97,14 @@ def _pods(scenario: Scenario, time: float, faults: tuple[Fault, ...]) -> dict[st
 
 
 def _pod_start(scenario: Scenario, time: float, pod: str) -> float:
-    ends = (
-        _end(fault) for fault in scenario.faults if isinstance(fault, schema.PodDelete) and fault.pod == pod
-    )
+    ends = (_end(fault) for fault in _of_kind(schema.PodDelete, scenario.faults) if fault.pod == pod)
     return max((end for end in ends if end <= time), default=-AGE)
 
 
 def _running(
     scenario: Scenario,
     time: float,
-    faults: tuple[Fault, ...],
+    faults: list[Fault],
     gpus: tuple[Gpu, ...],
     pods: Mapping[str, tuple[Pod, float]],
 ) -> Iterator[RunningProcess]:
@@ -142,8 +138,6 @@ def _ends(scenario: Scenario, fault: Fault, process: Process) -> bool:
 def _devices(scenario: Scenario, index: int) -> set[str]:
     """Return the uuids of a GPU and of its MIG instances in all layouts."""
     gpu = scenario.gpus[index]
-    layouts = (
-        fault for fault in scenario.faults if isinstance(fault, schema.MigLayout) and fault.gpu == index
-    )
+    layouts = (fault for fault in _of_kind(schema.MigLayout, scenario.faults) if fault.gpu == index)
     instances = chain(gpu.instances, *(layout.instances for layout in layouts))
     return {gpu.uuid, *(instance.uuid for instance in instances)}
