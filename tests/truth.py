@@ -7,14 +7,13 @@ a process that the driver withholds.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.demo.files import writers
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.node import FakeNode
 from exporter.demo.nvml.parts import running_vgpus
 from exporter.demo.present import Present
-from exporter.demo.scenario import amd_gpus
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Container, Pod, keys, resolve
+from exporter.demo.sharing_files import writers
 from exporter.model import ContainerRef, DeviceKey
 
 
@@ -86,7 +85,7 @@ def _held(now: Present) -> tuple[dict[tuple[ContainerRef, DeviceKey], int], dict
             continue
         for resource, ids in container.devices.items():
             for device_id in dict.fromkeys(ids):
-                key = resolve(now.gpus, device_id) or amd_gpus.resolve(now.amd, device_id)
+                key = resolve((*now.gpus, *now.amd), device_id)
                 if key is None:
                     unresolved[resource] = unresolved.get(resource, 0) + 1
                 else:

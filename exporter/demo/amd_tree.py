@@ -14,6 +14,19 @@ from exporter.demo.scenario.amd_gpus import MOST_PARTITIONS, AmdGpu
 from exporter.demo.scenario.derive import make_hex
 from exporter.demo.tree import Written
 
+HWMON = "hwmon/hwmon4"
+JUNCTION_HOTTER, MEMORY_HOTTER = 9, 5
+ENERGY_UNITS_PER_MILLIJOULE = 65.536
+FULL_PWM = 255
+SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
+VBIOS = "113-D65210-X10"
+DRIVER_VERSION = "6.10.5"
+FIRST_RENDER_MINOR = 128
+SIMDS_PER_UNIT = 4
+FRAME_BUFFER = 1
+
+Files = Mapping[str, str | bytes]
+
 _TYPES = {"u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64}
 _HEADER = "u16 structure_size; u8 format_revision content_revision;"
 _BEFORE_MI300 = f"""{_HEADER}
@@ -78,20 +91,6 @@ def table(version: str, values: Mapping[str, int], partitions: Sequence[Sequence
             for die, percent in enumerate(dies):
                 written.xcp_stats[place].gfx_busy_inst[die] = percent
     return bytes(written)
-
-
-HWMON = "hwmon/hwmon4"
-JUNCTION_HOTTER, MEMORY_HOTTER = 9, 5
-ENERGY_UNITS_PER_MILLIJOULE = 65.536
-FULL_PWM = 255
-SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
-VBIOS = "113-D65210-X10"
-DRIVER_VERSION = "6.10.5"
-FIRST_RENDER_MINOR = 128
-SIMDS_PER_UNIT = 4
-FRAME_BUFFER = 1
-
-Files = Mapping[str, str | bytes]
 
 
 def static_files(amd: AmdGpu) -> Files:
@@ -194,7 +193,7 @@ class AmdTree:
         self._write(self._kfd / "topology/nodes/0/gpu_id", "0")
         (self._kfd / "proc").mkdir(parents=True, exist_ok=True)
         for index, amd in enumerate(self._amd):
-            self._write_all(self._device(index), static_files(amd))
+            self._written.write_all(self._device(index), static_files(amd))
             (self._device(index) / f"drm/renderD{_render_minor(index, 0)}").mkdir(parents=True)
             # Partitions have devices for the maximum number of them.
             for place in range(1, MOST_PARTITIONS if amd.mode else 1):
@@ -206,7 +205,7 @@ class AmdTree:
     def step(self, states: Sequence[GpuState]) -> None:
         """Bring the files to the current states."""
         for index, (amd, state) in enumerate(zip(self._amd, states, strict=True)):
-            self._write_all(self._device(index), moving_files(amd, state))
+            self._written.write_all(self._device(index), moving_files(amd, state))
         if self._amd:
             self._step_processes(states)
 
@@ -234,15 +233,11 @@ class AmdTree:
                 for node in ids:
                     files[f"vram_{node}"] = str(process.memory if node == own else 0)
                     files[f"stats_{node}/cu_occupancy"] = str(units if node == own else 0)
-                self._write_all(folder / str(process.pid), files)
+                self._written.write_all(folder / str(process.pid), files)
                 pids.add(process.pid)
         for path in list(folder.iterdir()):
             if int(path.name) not in pids:
                 self._written.remove_folder(path)
-
-    def _write_all(self, folder: Path, files: Mapping[str, str | bytes]) -> None:
-        for name, content in files.items():
-            self._written.write(folder / name, content)
 
     def _write(self, path: Path, line: str) -> None:
         self._written.write(path, f"{line}\n")

@@ -1,4 +1,4 @@
-"""A kubelet in software: real gRPC servers on real Unix sockets, for the demo and for tests.
+"""A kubelet in software: real gRPC servers on real Unix sockets.
 
 It answers from its current attributes, and can misbehave in ways that were observed on real kubelets.
 Like the real one it repeats a device once per NUMA node, in random order, and replaces its socket at each
@@ -218,22 +218,21 @@ def _pod(pod: Pod) -> Any:
 
 def _healths(container: Container) -> list[Any]:
     """Return the health of the container's devices by resource, in random order as the real kubelet."""
-    told = [
+    healths = [
         (resource, device_id, container.health[device_id])
         for resource, ids in container.devices.items()
         for device_id in ids
         if device_id in container.health
     ]
     # The pod has a name of its own for the claim.
-    told += [(f"claim:{each.name}", each.cdi, each.health) for each in container.claims if each.health]
-    random.shuffle(told)
-    return [
-        messages.ResourceStatus(
-            name=name,
-            resources=[{"resourceID": of, "health": health} for other, of, health in told if other == name],
-        )
-        for name in dict.fromkeys(resource for resource, _, _ in told)
+    healths += [
+        (f"claim:{claim.name}", claim.cdi, claim.health) for claim in container.claims if claim.health
     ]
+    random.shuffle(healths)
+    statuses: dict[str, list[dict[str, str]]] = {}
+    for name, device_id, health in healths:
+        statuses.setdefault(name, []).append({"resourceID": device_id, "health": health})
+    return [messages.ResourceStatus(name=name, resources=of_name) for name, of_name in statuses.items()]
 
 
 def _map_entries(texts: Mapping[str, str]) -> list[dict[str, str]]:

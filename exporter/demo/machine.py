@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from exporter.demo.present import Present, Running
+from exporter.demo.present import Present, RunningProcess
 from exporter.demo.scenario.derive import active_nvlinks, nvlink_speed, pcie_generation, power_limit
 from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance
 from exporter.demo.scenario.pods import Curve, Process, level
@@ -48,7 +48,7 @@ PCIE_OUT, PCIE_IN, NVLINK_USE = 0.03, 0.08, 0.3
 class ProcessState:
     """A process on its device."""
 
-    running: Running
+    running: RunningProcess
     memory: int  # bytes
     memory_known: bool  # False: the driver cannot report it
     sm: int  # share of the device in percent

@@ -18,11 +18,11 @@ from typing import Self
 
 from exporter.demo.amd_tree import AmdTree
 from exporter.demo.fake_kubelet import FakeKubelet
-from exporter.demo.files import SharingFiles
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import Present, present
 from exporter.demo.scenario import Scenario
+from exporter.demo.sharing_files import SharingFiles
 from exporter.demo.tree import Tree
 
 PERIOD_SECONDS = 1.0
@@ -70,7 +70,8 @@ class FakeNode:
         self.scenario = scenario
         self.name = scenario.node.name
         self._root = root or Path(tempfile.mkdtemp(prefix="gpuslice-"))
-        self._remove = (lambda: None) if root else weakref.finalize(self, shutil.rmtree, self._root)
+        # Removes a temporary root, at the latest with this object.
+        self._remove = None if root else weakref.finalize(self, shutil.rmtree, self._root)
         self._clock = clock
         self._started = time.time()
         uptime = time.monotonic()
@@ -163,4 +164,5 @@ class FakeNode:
             # A call that hangs in the driver would keep its thread and the program alive.
             self.nvml.release()
             await self.kubelet.stop()
-            self._remove()
+            if self._remove is not None:
+                self._remove()

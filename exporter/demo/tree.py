@@ -8,12 +8,12 @@ import hashlib
 import os
 import posixpath
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-from exporter.demo.present import AGE, Present, Running
+from exporter.demo.present import AGE, Present, RunningProcess
 from exporter.demo.scenario import CgroupStyle, Scenario
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Pod, Qos
@@ -26,6 +26,11 @@ V1_CONTROLLERS = ("12:memory", "11:devices", "4:cpu,cpuacct", "1:name=systemd")
 # Pids above those of scenarios, below the maximum of the kernel.
 BYSTANDERS = range(4_010_000, 4_190_000)
 OVER = frozenset({"Succeeded", "Failed"})
+TICKS = os.sysconf("SC_CLK_TCK")
+# Earliest start of a process after the boot, in seconds.
+EARLIEST = 1.0
+CORES = 32
+INIT_PID = 1
 
 
 def file_content(path: str, style: CgroupStyle) -> str:
@@ -38,7 +43,7 @@ def file_content(path: str, style: CgroupStyle) -> str:
     return f"0::{path}\n"
 
 
-def process_path(running: Running, style: CgroupStyle) -> str:
+def process_path(running: RunningProcess, style: CgroupStyle) -> str:
     """Return the path of a process's cgroup on the host."""
     if running.pod is None or running.container is None or running.process.cgroup:
         return running.process.cgroup
@@ -97,6 +102,11 @@ class Written:
         new.replace(path)
         self._content[path] = content
 
+    def write_all(self, folder: Path, contents: Mapping[str, str | bytes]) -> None:
+        """Write files by their paths below a folder."""
+        for name, content in contents.items():
+            self.write(folder / name, content)
+
     def remove(self, path: Path) -> None:
         """Remove a file, and its folders if they are empty."""
         self._content.pop(path, None)
@@ -106,17 +116,9 @@ class Written:
                 folder.rmdir()
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove a folder with its content."""
         for path in folder.rglob("*"):
             self._content.pop(path, None)
         shutil.rmtree(folder)
-
-
-TICKS = os.sysconf("SC_CLK_TCK")
-# Earliest start of a process after the boot, in seconds.
-EARLIEST = 1.0
-CORES = 32
-INIT_PID = 1
 
 
 class Tree:
@@ -226,8 +228,7 @@ class Tree:
             "status": f"Name:\t{name}\nState:\tS (sleeping)\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t{parent}\n"
             f"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nNSpid:\t{pid}\nThreads:\t1\n",
         }
-        for file, content in files.items():
-            self._written.write(self._proc / str(pid) / file, content)
+        self._written.write_all(self._proc / str(pid), files)
 
     def _step_logs(self, pods: tuple[Pod, ...]) -> None:
         folders = {f"{pod.namespace}_{pod.name}_{pod.uid}": pod for pod in pods}

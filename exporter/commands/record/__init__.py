@@ -43,9 +43,8 @@ NO_KUBELET = (KubeletFailure(kind="kubelet_down"),)
 async def record(node: Node, mask: bool) -> str:
     """Poll once and return the node as the JSON of a scenario."""
     _, evidence = await poll_once(node)
-    return dump(
-        scenario(evidence, node.settings.node_name, Mask(mask), patterns=node.settings.resource_pattern)
-    )
+    settings = node.settings
+    return dump(scenario(evidence, settings.node_name, Mask(mask), patterns=settings.resource_pattern))
 
 
 def scenario(

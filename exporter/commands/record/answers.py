@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
+from exporter.demo.nvml.links import health_mask
 from exporter.documents import Signed
 from exporter.model import Bar1, Fabric, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
@@ -140,20 +141,8 @@ def _fabric(read: Fabric) -> Numbers:
     failed = read.state == "failed"
     state = fabric.STATES.index("completed" if failed or not read.state else read.state) + 1
     cluster = uuid.UUID(read.cluster).bytes if read.cluster else b""
-    return state, int(failed), read.clique or 0, _fabric_health(read), *cluster
-
-
-def _fabric_health(read: Fabric) -> int:
-    mask = 0
-    for shift, (problem, raised, cleared) in fabric.PROBLEMS.items():
-        if problem in read.problems:
-            mask |= (raised if read.problems[problem] else cleared) << shift
-    if "incorrect_configuration" in read.problems:
-        words = ("", *fabric.MISCONFIGURATIONS)
-        newer = read.problems["incorrect_configuration"] and not read.misconfiguration
-        kind = 0xF if newer else fabric.CORRECT + words.index(read.misconfiguration)
-        mask |= kind << fabric.MISCONFIGURATION_SHIFT
-    return mask
+    health = health_mask(read.problems, read.misconfiguration)
+    return state, int(failed), read.clique or 0, health, *cluster
 
 
 def _bit_error_ratio(ratio: float) -> Numbers:

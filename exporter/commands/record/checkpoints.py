@@ -36,17 +36,18 @@ def _masked(checkpoint: Checkpoint, mask: Mask) -> Claims:
 
 
 def _share(share: Prepared, mask: Mask) -> Prepared:
-    # A request with alternatives has two parts: ``gpu/large``.
-    parts = (mask.name("request", part) for part in share.request.split("/") if part)
-    return replace(
-        share, share_id=mask.uid(share.share_id), uuid=mask.uuid(share.uuid), request="/".join(parts)
-    )
+    request = masked_request(share.request, mask)
+    return replace(share, share_id=mask.uid(share.share_id), uuid=mask.uuid(share.uuid), request=request)
+
+
+def masked_request(request: str, mask: Mask) -> str:
+    """Return a masked request; one with alternatives has two parts: ``gpu/large``."""
+    return "/".join(mask.name("request", part) for part in request.split("/") if part)
 
 
 def _of_nvidia(claims: Claims, driver: str) -> Any:
-    return {
-        "v2": {"preparedClaims": {uid: _nvidia_claim(devices, driver) for uid, devices in claims.items()}}
-    }
+    prepared = {uid: _nvidia_claim(devices, driver) for uid, devices in claims.items()}
+    return {"v2": {"preparedClaims": prepared}}
 
 
 def _nvidia_claim(devices: Mapping[str, list[Prepared]], driver: str) -> Any:

@@ -92,14 +92,11 @@ def _board_info(identity: GpuIdentity) -> dict[str, str]:
     return {name: fact for name in names if (fact := getattr(identity, name)) is not None}
 
 
-def _license(guest_license: License | None) -> schema.GuestLicense | None:
-    if guest_license is None:
+def _license(own: License | None) -> schema.GuestLicense | None:
+    if own is None:
         return None
-    end = guest_license.expires
-    expires = "" if end is None else f"{datetime.fromtimestamp(end, UTC):%FT%T}"
-    return schema.GuestLicense(
-        product=guest_license.product, licensed=guest_license.licensed, expires=expires
-    )
+    expires = "" if own.expires is None else f"{datetime.fromtimestamp(own.expires, UTC):%FT%T}"
+    return schema.GuestLicense(product=own.product, licensed=own.licensed, expires=expires)
 
 
 def _links(gpu: GpuReading, mask: Mask, peers: Peers) -> schema.Links:

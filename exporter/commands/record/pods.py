@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints
+from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints, masked_request
 from exporter.commands.record.mask import Mask
-from exporter.demo.files import KEEPERS
 from exporter.demo.scenario import pods
 from exporter.demo.scenario.expand import folded
 from exporter.demo.scenario.pods import Claim, Share
+from exporter.demo.sharing_files import KEEPERS
 from exporter.model import (
     Allocations,
     ClaimedDevice,
@@ -32,6 +32,11 @@ from exporter.sharing.dra.cdi import claim_uid, is_health_of
 from exporter.sharing.nvidia_plugin import Nvidia, is_named
 
 Files = Mapping[str, SystemFiles]
+NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
+DRIVERS = frozenset(system.driver for system in CLAIM_SYSTEMS)
+GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
+ALL = 100
+Processes = Mapping[ContainerRef | None, Sequence[pods.Process]]
 
 
 def kept(files: Files, mask: Mask) -> dict[str, tuple[ContainerFile, ...]]:
@@ -66,14 +71,6 @@ def _container(file: ContainerFile, mask: Mask) -> ContainerFile:
     )
 
 
-NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
-DRIVERS = frozenset(system.driver for system in CLAIM_SYSTEMS)
-GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
-ALL = 100
-
-Processes = Mapping[ContainerRef | None, Sequence[pods.Process]]
-
-
 class NodeHoldings:
     """The holdings of one poll, as the sharing systems resolve them."""
 
@@ -81,21 +78,17 @@ class NodeHoldings:
         self.view = View(evidence.gpus, evidence.allocations or NOTHING, facts)
         systems = list(made(self.view))
         resolved = resolve(self.view, systems)
-        self.with_shares = (
-            {holder for holder, _ in resolved.settled}
-            | {grant.holder for _, _, grant in resolved.grants}
-            | {
-                holder
-                for (_, _, holder), system in resolved.system_of.items()
-                if not isinstance(system, Nvidia)
-            }
-        )
-        """Containers with shares that no device id of NVIDIA's plugin describes."""
+        # Containers with shares that no device id of NVIDIA's plugin describes.
+        self.with_shares = {holder for holder, _ in resolved.settled}
+        self.with_shares |= {grant.holder for _, _, grant in resolved.grants}
+        for (_, _, holder), system in resolved.system_of.items():
+            if not isinstance(system, Nvidia):
+                self.with_shares.add(holder)
+        # Resources that a sharing system knows.
         known = (*resolved.settled, *resolved.owners)
         self.resources = {resource for _, resource in known} | resolved.unresolved.keys()
-        """Resources that a sharing system knows."""
+        # DRA drivers whose claims are for GPUs, or may be.
         self.drivers = DRIVERS | resolved.unknown_drivers
-        """DRA drivers whose claims are for GPUs, or may be."""
         self._patterns = facts.patterns
         self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
         for holding in holdings_from(resolved, self.view, systems).holdings:
@@ -220,13 +213,13 @@ class Pods:
         )
 
     def _requests(self, ref: ContainerRef) -> Mapping[str, tuple[str, ...]]:
-        """Return the requests that a container names by claim; a name may have two parts: ``gpu/large``."""
+        """Return the requests that a container names, by claim."""
         details = self._holdings.view.details(ref)
         named: dict[str, list[str]] = defaultdict(list)
         for of, claim, request in details.requests if details is not None else ():
             if of == ref.container:
-                parts = (self._mask.name("request", part) for part in request.split("/") if part)
-                named[self._mask.name("claim", f"{ref.namespace}/{claim}")].append("/".join(parts))
+                name = self._mask.name("claim", f"{ref.namespace}/{claim}")
+                named[name].append(masked_request(request, self._mask))
         return {claim: tuple(requests) for claim, requests in named.items()}
 
     def _shares(self, ref: ContainerRef) -> Iterable[Share]:

@@ -1,8 +1,18 @@
 """NVML in software: an object for ``pynvml.nvmlLib``, so that the real binding runs above it.
 
-Every function in ``FUNCTIONS`` becomes an attribute, unless the scenario's driver is too old for it. All
-calls pass one gate, which counts them, applies the current faults and finds the device. The functions about
-the node are here: start, versions, and finding devices.
+Every row of ``FUNCTIONS`` becomes an attribute, unless the scenario's driver is too old for it. All calls
+pass one gate, which counts them, applies the current faults and finds the device. The functions about the
+node are here: start, versions, and finding devices. The others:
+
+* ``gpu``: identity, memory, processes, utilization, modes, engines, confidential computing
+* ``health``: memory errors and repairs, power, temperature, clocks, fans
+* ``links``: PCIe, NVLink, C2C, topology
+* ``parts``: MIG devices, vGPUs and their licenses
+* ``fields``: field values, which are readings by number
+* ``gpm``: profiling counters
+* ``events``: events of GPUs
+
+``call`` has the kinds of functions, and their arguments; ``board`` the devices by handle.
 """
 
 import math
@@ -13,19 +23,17 @@ from typing import Any
 
 from exporter.demo.machine import GpuState
 from exporter.demo.nvml import events, fields, gpm, gpu, health, links, parts
-from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, Listing, MigDevice
+from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, GpuList, MigDevice
 from exporter.demo.nvml.call import (
+    Argument,
     Code,
     Function,
     RefusedError,
-    address_of,
     code_of,
     inputs,
     known,
     name_of,
-    number,
     numbers,
-    put_handle,
     refuse,
     require,
     text,
@@ -36,15 +44,15 @@ from exporter.model.readings import RecoveryAction
 from exporter.model.xids import RECOVERY_SINCE, XidClass, explain
 
 
-def _mig_by_index(device: GpuDevice, index: Any, reference: Any) -> None:
-    require(0 <= number(index) < known(device.spec.mig).max_slices, Code.INVALID_ARGUMENT)
-    require(number(index) in device.migs, Code.NOT_FOUND)
-    put_handle(reference, device.migs[number(index)].address)
+def _mig_by_index(device: GpuDevice, index: Argument, reference: Argument) -> None:
+    require(0 <= index.number < known(device.spec.mig).max_slices, Code.INVALID_ARGUMENT)
+    require(index.number in device.migs, Code.NOT_FOUND)
+    reference.put_handle(device.migs[index.number].address)
 
 
 _CUDA = numbers("node", lambda driver: driver.node.cuda_version)
 
-NODE_FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlInit_v2": Function("node", lambda driver: driver.open()),
     "nvmlInitWithFlags": Function("node", lambda driver, _flags: driver.open()),
     "nvmlShutdown": Function("node", lambda driver: driver.close()),
@@ -54,20 +62,13 @@ NODE_FUNCTIONS: Mapping[str, Function] = {
     "nvmlSystemGetCudaDriverVersion_v2": _CUDA,
     "nvmlDeviceGetCount_v2": numbers("node", lambda driver: len(driver.board.gpus)),
     "nvmlDeviceGetHandleByIndex_v2": Function(
-        "index", lambda device, _index, reference: put_handle(reference, device.address)
+        "index", lambda device, reference: reference.put_handle(device.address)
     ),
     "nvmlDeviceGetMigDeviceHandleByIndex": Function("gpu", _mig_by_index),
 }
 
-
-FUNCTIONS: Mapping[str, Function] = {
-    name: function
-    for functions in (
-        NODE_FUNCTIONS,
-        *(module.FUNCTIONS for module in (gpu, parts, fields, events, health, links, gpm)),
-    )
-    for name, function in functions.items()
-}
+FUNCTIONS |= gpu.FUNCTIONS | parts.FUNCTIONS | fields.FUNCTIONS | events.FUNCTIONS
+FUNCTIONS |= health.FUNCTIONS | links.FUNCTIONS | gpm.FUNCTIONS
 # The branch of the driver that a function came with.
 _SINCE = {
     "nvmlDeviceGetNvLinkRemoteDeviceType": 470,
@@ -108,9 +109,11 @@ class FakeNvml:
         major = node.driver_version.partition(".")[0]
         self.branch = int(major) if major.isdigit() else FIRST_WITH_PID_VIEWS
         sees_pids = host_pid or self.branch < FIRST_WITH_PID_VIEWS
+        mode = node.confidential
+        hidden = mode is not None and mode.enabled and not mode.developer_tools
         # False: process lists are empty.
-        self.lists_pids = sees_pids and not gpu.hides_processes(node)
-        self._listing = Listing()
+        self.lists_pids = sees_pids and not hidden
+        self._gpu_list = GpuList()
         self._module_loaded = True
         # False: the kernel module was reloaded since the library was initialised.
         self._module_unchanged = True
@@ -124,7 +127,7 @@ class FakeNvml:
             if name not in missing and self.branch >= _SINCE.get(name, 0):
                 setattr(self, name, self._symbol(name, function))
         # The binding sets restype on this one, which only a plain function allows.
-        self.nvmlErrorString = lambda code: name_of(number(code)).encode()
+        self.nvmlErrorString = lambda code: name_of(Argument(code).number).encode()
 
     @property
     def total_calls(self) -> int:
@@ -147,8 +150,7 @@ class FakeNvml:
                 self._module_unchanged = False
                 self._asked.clear()
                 self.events.forget()
-            self._listing.show(gpus)
-            earlier, self.board = self.board, self._listing.board()
+            earlier, self.board = self.board, self._gpu_list.show(gpus)
             self._faults = tuple(fault for fault in faults if not isinstance(fault, XidEvent))
             over = [self._hangs.pop(fault) for fault in list(self._hangs) if fault not in faults]
             for fault in faults:
@@ -167,15 +169,14 @@ class FakeNvml:
     def list_again(self) -> None:
         """Keep to the GPUs that are present now."""
         self._module_unchanged = True
-        self._listing.open()
-        self.board = self._listing.board()
+        self.board = self._gpu_list.open()
 
     def close(self) -> None:
         """Shut the library down; the last of as many calls as of ``open`` drops list and event sets."""
         require(self.opened, Code.UNINITIALIZED)
         self.opened -= 1
         if not self.opened:
-            self._listing.close()
+            self._gpu_list.close()
             self.events.close()
 
     def recovery_action(self, gpu: Gpu) -> RecoveryAction:
@@ -214,18 +215,17 @@ class FakeNvml:
     def _symbol(self, name: str, function: Function) -> Callable[..., int]:
         def call(*arguments: Any) -> int:
             try:
-                self._call(name, function, arguments)
+                self._call(name, function, tuple(map(Argument, arguments)))
             except RefusedError as refusal:
                 return refusal.code
             return Code.SUCCESS
 
         return call
 
-    def _call(self, name: str, function: Function, arguments: tuple[Any, ...]) -> None:
+    def _call(self, name: str, function: Function, arguments: tuple[Argument, ...]) -> None:
         device = self._device(function, arguments)
-        uuid = device.spec.uuid if isinstance(device, Device) else ""
         with self._lock:
-            self.calls[name, uuid] += 1
+            self.calls[name, "" if device is None else device.spec.uuid] += 1
         self._misbehave(name, device)
         self._require_init(name)
         if function.scope == "node":
@@ -233,15 +233,11 @@ class FakeNvml:
                 function.run(self, *arguments)
         elif function.scope == "wait":
             function.run(self, *arguments)
-        elif isinstance(device, int):
-            refuse(device)
+        elif device is None:
+            refuse(Code.INVALID_ARGUMENT)
         else:
             require(device.gpu.gpu.uuid not in self.board.lost, Code.GPU_IS_LOST)
-            _require_known(device, name, function)
-            if function.scope == "index":
-                function.run(device, *arguments)
-            else:
-                self._answer(device, name, function, arguments[1:])
+            self._answer(device, name, function, arguments[1:])
 
     def _require_init(self, name: str) -> None:
         """Refuse a call that needs the library initialised, with the kernel module that is loaded now."""
@@ -249,31 +245,40 @@ class FakeNvml:
         usable = self.opened and (self._module_unchanged or name in _WITHOUT_MODULE)
         require(name in _BEFORE_INIT or usable, Code.UNINITIALIZED)
 
-    def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Any, ...]) -> None:
+    def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Argument, ...]) -> None:
         """Answer with the numbers that the scenario gives, or else as the device does."""
+        scope, spec = function.scope, device.spec
         call = ":".join((name, *map(str, inputs(arguments))))
-        require(call not in device.spec.unsupported)
-        if function.write is not None and call in device.spec.answers:
-            function.write(arguments, device.spec.answers[call])
+        require(name not in spec.unsupported and call not in spec.unsupported)
+        if isinstance(device, MigDevice):
+            require(scope in ("mig", "any", "gpu instance"))
+        elif scope == "mig":
+            refuse(Code.NOT_SUPPORTED if device.spec.mig is None else Code.INVALID_ARGUMENT)
+        if function.write is not None and call in spec.answers:
+            function.write(arguments, spec.answers[call])
             return
-        if function.scope == "pair":
-            other = self.board.by_address.get(address_of(arguments[0]))
+        require(scope != "whole gpu" or not device.gpu.gpu.mig_enabled)
+        if scope == "pair":
+            other = self.board.by_address.get(arguments[0].address)
             require(isinstance(other, GpuDevice), Code.INVALID_ARGUMENT)
-            arguments = (other, *arguments[1:])
-        function.run(device, *((self,) if function.with_driver else ()), *arguments)
+            function.run(device, other, *arguments[1:])
+        elif function.with_driver:
+            function.run(device, self, *arguments)
+        else:
+            function.run(device, *arguments)
 
-    def _device(self, function: Function, arguments: tuple[Any, ...]) -> Device | int:
-        """Return the device that the call is about, or the error code if there is none."""
+    def _device(self, function: Function, arguments: tuple[Argument, ...]) -> Device | None:
+        """Return the device that the call is about, None if there is none."""
         if function.scope in ("node", "wait"):
-            return Code.SUCCESS
+            return None
         if function.scope == "index":
-            index, gpus = number(arguments[0]), self.board.gpus
-            return gpus[index] if 0 <= index < len(gpus) else Code.INVALID_ARGUMENT
+            index, gpus = arguments[0].number, self.board.gpus
+            return gpus[index] if 0 <= index < len(gpus) else None
         shift = GPU_INSTANCE if function.scope == "gpu instance" else 0
-        return self.board.by_address.get(address_of(arguments[0]) - shift, Code.INVALID_ARGUMENT)
+        return self.board.by_address.get(arguments[0].address - shift)
 
-    def _misbehave(self, name: str, device: Device | int) -> None:
-        uuids = set() if isinstance(device, int) else {device.spec.uuid, device.gpu.gpu.uuid}
+    def _misbehave(self, name: str, device: Device | None) -> None:
+        uuids = set() if device is None else {device.spec.uuid, device.gpu.gpu.uuid}
         for fault in self._faults:
             if fault.function in (None, name) and (fault.device is None or fault.device in uuids):
                 if isinstance(fault, NvmlError):
@@ -282,11 +287,3 @@ class FakeNvml:
                     event = self._hangs.get(fault)
                 if event is not None:
                     event.wait(fault.seconds)
-
-
-def _require_known(device: Device, name: str, function: Function) -> None:
-    """Refuse a function that this board, or this kind of device, does not have."""
-    require(name not in device.spec.unsupported)
-    require(function.scope not in ("gpu", "pair") or not isinstance(device, MigDevice))
-    if function.scope == "mig" and not isinstance(device, MigDevice):
-        refuse(Code.NOT_SUPPORTED if device.spec.mig is None else Code.INVALID_ARGUMENT)

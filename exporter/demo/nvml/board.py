@@ -62,7 +62,7 @@ class Board:
     lost: frozenset[str] = frozenset()  # uuids of GPUs
 
 
-class Listing:
+class GpuList:
     """The GPUs of one library, in NVML's order, and the handles of all devices."""
 
     def __init__(self) -> None:
@@ -72,23 +72,25 @@ class Listing:
         self._present: dict[str, GpuState] = {}
         self._opened: dict[str, GpuState] | None = None
 
-    def show(self, gpus: tuple[GpuState, ...]) -> None:
+    def show(self, gpus: tuple[GpuState, ...]) -> Board:
         """Replace the GPUs of the node; an open library keeps its list, and loses those that are missing."""
         self._present = {state.gpu.uuid: state for state in gpus}
         if self._opened is not None:
             self._lost |= self._opened.keys() - self._present.keys()
             for uuid in self._opened.keys() - self._lost:
                 self._opened[uuid] = self._present[uuid]
+        return self._board()
 
-    def open(self) -> None:
+    def open(self) -> Board:
         """Keep to the GPUs that are present now."""
         self._opened, self._lost = dict(self._present), frozenset()
+        return self._board()
 
     def close(self) -> None:
         """List whatever GPUs are present."""
         self._opened, self._lost = None, frozenset()
 
-    def board(self) -> Board:
+    def _board(self) -> Board:
         """Return the devices now, lost GPUs as they last were; handles of vanished devices become invalid."""
         states = (self._present if self._opened is None else self._opened).values()
         gpus = tuple(map(self._gpu, states))
@@ -111,14 +113,9 @@ class Listing:
             index = instance.start + instance.ci
             while index in migs:
                 index += 1
-            migs[index] = MigDevice(
-                address=self._address(
-                    gpu.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
-                ),
-                parent_address=parent,
-                state=state,
-                gpu=gpu,
-            )
+            key = gpu.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
+            address = self._address(*key)
+            migs[index] = MigDevice(address=address, parent_address=parent, state=state, gpu=gpu)
         return migs
 
     def _address(self, *key: object) -> int:

@@ -1,11 +1,7 @@
-"""Functions of the fake driver, and the ctypes arguments that they read and write.
-
-The binding passes what it would pass to the C library: out parameters by reference, text buffers and
-arrays as they are, numbers raw or wrapped, handles as opaque pointers.
-"""
+"""Functions of the fake driver, and the ctypes arguments that they read and write."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -52,17 +48,22 @@ def require(condition: object, code: int = Code.NOT_SUPPORTED) -> None:
         refuse(code)
 
 
-def known(value: T | None) -> T:
-    """Return a value; refuse the call with NOT_SUPPORTED if it is None."""
-    return refuse() if value is None else value
+def known(value: T | None, code: int = Code.NOT_SUPPORTED) -> T:
+    """Return a value; refuse the call if it is None."""
+    return refuse(code) if value is None else value
+
+
+def at(choices: Sequence[T], place: int) -> T:
+    """Return the choice that a number stands for; refuse the call if it stands for none."""
+    return choices[place] if 0 <= place < len(choices) else refuse(Code.INVALID_ARGUMENT)
 
 
 def code_of(name: str) -> int | None:
     """Return the code of an NVML error such as ``GPU_IS_LOST``, None if NVML has no error of that name."""
     if name == "SUCCESS":
         return Code.SUCCESS
-    code = getattr(pynvml, f"NVML_ERROR_{name}", None)
-    return code if isinstance(code, int) else None
+    code: int | None = getattr(pynvml, f"NVML_ERROR_{name}", None)
+    return code
 
 
 def name_of(code: int) -> str:
@@ -72,15 +73,91 @@ def name_of(code: int) -> str:
     return name.removeprefix("NVML_ERROR_").replace("_", " ").capitalize()
 
 
+# Values by field of a record of the library.
+Record = Mapping[str, Any]
 # The first argument of a function:
 # "node"          none: ``run`` gets the driver instead
 # "wait"          as "node", and the function may block
 # "index"         the index of a GPU
 # "gpu", "mig"    the handle of a GPU or of a MIG device; "any" takes both
+# "whole gpu"     the handle of a GPU; NOT_SUPPORTED while MIG is enabled
 # "gpu instance"  the handle of the GPU instance around MIG devices
 # "pair"          the handles of two GPUs
-Scope = Literal["node", "wait", "index", "gpu", "mig", "any", "gpu instance", "pair"]
-Write = Callable[[Sequence[Any], Sequence[int]], None]
+Scope = Literal["node", "wait", "index", "gpu", "whole gpu", "mig", "any", "gpu instance", "pair"]
+
+
+class Argument:
+    """An argument of a call, as the binding passes it.
+
+    Out parameters come by reference, text buffers and arrays as they are, numbers raw or wrapped, handles as
+    opaque pointers.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    @property
+    def target(self) -> Any:
+        """The object behind a reference, or the argument itself."""
+        return getattr(self.raw, "_obj", self.raw)
+
+    @property
+    def number(self) -> int:
+        return int(getattr(self.target, "value", self.target))
+
+    @property
+    def address(self) -> int:
+        """The pointer in a handle, 0 if this is not a handle."""
+        try:
+            # A cast would have the handle hold itself, for the garbage collector to find.
+            return ctypes.c_void_p.from_buffer(self.raw).value or 0
+        except (TypeError, ValueError):
+            return 0
+
+    def record(self, version: int | None = None) -> Any:
+        """Return the record behind a reference; refuse one that is not of the ``version``."""
+        require(version is None or self.target.version == version, Code.VERSION_MISMATCH)
+        return self.target
+
+    def put(self, value: int) -> None:
+        self.target.value = value
+
+    def put_handle(self, address: int) -> None:
+        ctypes.cast(self.raw, ctypes.POINTER(ctypes.c_void_p))[0] = address
+
+    def put_text(self, text: str, length: int) -> None:
+        """Write text into a buffer of ``length`` bytes; refuse one that is too short."""
+        encoded = text.encode()
+        require(len(encoded) < length, Code.INSUFFICIENT_SIZE)
+        self.target.value = encoded
+
+    def put_length(self, length: int, array: "Argument") -> None:
+        """Write the length of a list; refuse an array that is too short for it."""
+        room = 0 if array.raw is None else self.number
+        self.put(length)
+        require(length <= room, Code.INSUFFICIENT_SIZE)
+
+    def put_list(self, records: Sequence[Record], array: "Argument") -> None:
+        """Write the number of records, and the records into an array."""
+        self.put_length(len(records), array)
+        _fill(array.raw, records)
+
+
+def put_list(answer: Any, count: str, array: str, records: Sequence[Record]) -> None:
+    """Write the number of records, and the records, into two fields of a record."""
+    room = getattr(answer, count) if getattr(answer, array) else 0
+    setattr(answer, count, len(records))
+    require(len(records) <= room, Code.INSUFFICIENT_SIZE)
+    _fill(getattr(answer, array), records)
+
+
+def _fill(array: Any, records: Sequence[Record]) -> None:
+    for place, values in enumerate(records):
+        for name, value in values.items():
+            setattr(array[place], name, value)
+
+
+Write = Callable[[Sequence[Argument], Sequence[int]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,59 +171,9 @@ class Function:
     with_driver: bool = False  # ``run`` gets the driver after the device
 
 
-def number(argument: Any) -> int:
-    """Return a number that was passed raw or as a ctypes object."""
-    return int(getattr(argument, "value", argument))
-
-
-def target(reference: Any) -> Any:
-    """Return the object behind a reference."""
-    return reference._obj  # noqa: SLF001 - the one way from byref() to its object
-
-
-def put(reference: Any, value: int) -> None:
-    """Write a number through an out parameter."""
-    target(reference).value = value
-
-
-def put_handle(reference: Any, address: int) -> None:
-    """Write a device handle through an out parameter."""
-    ctypes.cast(reference, ctypes.POINTER(ctypes.c_void_p))[0] = address
-
-
-def address_of(handle: Any) -> int:
-    """Return the pointer in a device handle, 0 if the argument is not a handle."""
-    try:
-        # A cast would have the handle hold itself, for the garbage collector to find.
-        return ctypes.c_void_p.from_buffer(handle).value or 0
-    except (TypeError, ValueError):
-        return 0
-
-
-def put_length(count: Any, array: Any, length: int) -> None:
-    """Write the length of a list; refuse an array that is too short for the list."""
-    room = 0 if array is None else number(target(count))
-    put(count, length)
-    require(length <= room, Code.INSUFFICIENT_SIZE)
-
-
-def put_records(answer: Any, length: str, array: str, count: int) -> None:
-    """Write the length of a list into a record; refuse the call if the record's array is too short for it."""
-    room = getattr(answer, length) if getattr(answer, array) else 0
-    setattr(answer, length, count)
-    require(count <= room, Code.INSUFFICIENT_SIZE)
-
-
-def put_text(buffer: Any, length: Any, value: str) -> None:
-    """Write text into a buffer of ``length`` bytes; refuse one that is too short."""
-    encoded = value.encode()
-    require(len(encoded) < number(length), Code.INSUFFICIENT_SIZE)
-    buffer.value = encoded
-
-
-def inputs(arguments: Sequence[Any]) -> list[int]:
+def inputs(arguments: Sequence[Argument]) -> list[int]:
     """Return the plain numbers among the arguments, without handles, buffers and out parameters."""
-    values = (getattr(argument, "value", argument) for argument in arguments)
+    values = (getattr(argument.raw, "value", argument.raw) for argument in arguments)
     return [value for value in values if isinstance(value, int)]
 
 
@@ -170,31 +197,30 @@ def record(
 
 def text(scope: Scope, read: Callable[..., str]) -> Function:
     """Return a function that writes text into a buffer."""
-    return Function(scope, lambda device, buffer, length: put_text(buffer, length, read(device)))
+    return Function(scope, lambda device, buffer, length: buffer.put_text(read(device), length.number))
 
 
 def returning(scope: Scope, read: Callable[..., int | Sequence[int]], write: Write) -> Function:
     """Return a function with the numbers of ``read`` as its result, which ``write`` writes."""
 
-    def run(device: Any, *arguments: Any) -> None:
+    def run(device: Any, *arguments: Argument) -> None:
         values = read(device, *inputs(arguments))
         write(arguments, (values,) if isinstance(values, int) else values)
 
     return Function(scope, run, write)
 
 
-def _put_numbers(arguments: Sequence[Any], values: Sequence[int]) -> None:
-    references = [argument for argument in arguments if hasattr(argument, "_obj")]
+def _put_numbers(arguments: Sequence[Argument], values: Sequence[int]) -> None:
+    references = [argument for argument in arguments if argument.target is not argument.raw]
     require(len(values) == len(references), Code.INVALID_ARGUMENT)
     for reference, value in zip(references, values, strict=True):
-        put(reference, value)
+        reference.put(value)
 
 
 def _put_record(
-    fields: Sequence[str], version: int | None, arguments: Sequence[Any], values: Sequence[int]
+    fields: Sequence[str], version: int | None, arguments: Sequence[Argument], values: Sequence[int]
 ) -> None:
-    answer = target(arguments[-1])
-    require(version is None or answer.version == version, Code.VERSION_MISMATCH)
+    answer = arguments[-1].record(version)
     require(len(values) == len(fields), Code.INVALID_ARGUMENT)
     for field, value in zip(fields, values, strict=True):
         setattr(answer, field, value)

@@ -3,26 +3,15 @@
 import ctypes
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pynvml
 
 from exporter.demo.nvml.board import Board, GpuDevice, MigDevice
-from exporter.demo.nvml.call import (
-    NO_INSTANCE,
-    Code,
-    Function,
-    address_of,
-    number,
-    numbers,
-    put_handle,
-    refuse,
-    require,
-    target,
-)
+from exporter.demo.nvml.call import NO_INSTANCE, Argument, Code, Function, numbers, refuse, require
 from exporter.demo.scenario import XidEvent
 
 if TYPE_CHECKING:
@@ -81,10 +70,10 @@ class EventSets:
 
     def settle(self, seconds: float) -> bool:
         """Wait until every event was taken and its taker waits again; return False after ``seconds``."""
+        sets = self._sets
         with self._changed:
             return self._changed.wait_for(
-                lambda: not any(event_set.taken or event_set.queue for event_set in self._sets.values()),
-                seconds,
+                lambda: not any(each.taken or each.queue for each in sets.values()), seconds
             )
 
     def create(self) -> int:
@@ -159,29 +148,29 @@ def _supported(device: GpuDevice) -> int:
     return ALL if device.spec.mig is not None else ALL & ~MIG_CONFIG
 
 
-def _register(device: GpuDevice, driver: "FakeNvml", mask: Any, event_set: Any) -> None:
-    types = number(mask)
+def _register(device: GpuDevice, driver: "FakeNvml", mask: Argument, event_set: Argument) -> None:
+    types = mask.number
     require(not types & ~ALL, Code.INVALID_ARGUMENT)
     require(not types & ~_supported(device))
-    driver.events.register(address_of(event_set), device.address, types)
+    driver.events.register(event_set.address, device.address, types)
 
 
-def _wait(driver: "FakeNvml", event_set: Any, reference: Any, milliseconds: Any) -> None:
-    happening = driver.events.wait(address_of(event_set), number(milliseconds) / 1000)
-    answer = target(reference)
+def _wait(driver: "FakeNvml", event_set: Argument, reference: Argument, milliseconds: Argument) -> None:
+    happening = driver.events.wait(event_set.address, milliseconds.number / 1000)
+    answer = reference.target
     answer.device = ctypes.cast(happening.device, pynvml.c_nvmlDevice_t)
     answer.eventType, answer.eventData = happening.type, happening.data
     answer.gpuInstanceId, answer.computeInstanceId = happening.gi, happening.ci
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlEventSetCreate": Function(
-        "node", lambda driver, event_set: put_handle(event_set, driver.events.create())
+        "node", lambda driver, event_set: event_set.put_handle(driver.events.create())
     ),
     "nvmlDeviceGetSupportedEventTypes": numbers("gpu", _supported),
     "nvmlDeviceRegisterEvents": Function("gpu", _register, with_driver=True),
     "nvmlEventSetWait_v2": Function("wait", _wait),
-    "nvmlEventSetFree": Function("node", lambda driver, event_set: driver.events.free(address_of(event_set))),
+    "nvmlEventSetFree": Function("node", lambda driver, event_set: driver.events.free(event_set.address)),
 }
 
 

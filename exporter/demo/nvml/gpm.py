@@ -6,15 +6,15 @@ the buffers that are not freed.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pynvml
 
 from exporter.demo.machine import COPY_RATIO, Flow, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
-from exporter.demo.nvml.call import Code, Function, address_of, number, put_handle, refuse, require, target
+from exporter.demo.nvml.call import Argument, Code, Function, known, refuse, require
 from exporter.demo.scenario.derive import BLACKWELL, HOPPER
 from exporter.demo.scenario.gpus import MIB, MigInstance
 
@@ -53,25 +53,24 @@ Subject = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """The counters of a device in a sample."""
+class Counters:
+    """The counters of a device at one moment."""
 
     subject: Subject
-    wall: float
-    seconds: float
+    state: GpuState
     busy_seconds: float
-    cycles_per_second: float
-    traffic: Mapping[Flow, int] = field(default_factory=dict)  # bytes; whole GPUs only
-    engines: bool = True  # False for a compute instance, which has memory and engines in common with others
-    counters: bool  # of cycles and bytes
+    multiprocessors: int
+    # False for a compute instance, which has memory and engines in common with others.
+    has_engines: bool = True
+    has_traffic: bool = False  # whole GPUs only
 
 
 @dataclass(slots=True)
-class GpmSample:
-    """A buffer for one sample."""
+class Buffer:
+    """The memory for one sample."""
 
     freed: bool = False
-    content: Content | None = None
+    counters: Counters | None = None
 
 
 # Of all drivers, so that no address is used twice.
@@ -84,87 +83,80 @@ class Pool:
     def __init__(self) -> None:
         self.live = 0
         self.misuses: list[str] = []
-        self._samples: dict[int, GpmSample] = {}
+        self._buffers: dict[int, Buffer] = {}
 
     def allocate(self) -> int:
         """Create a buffer; return its address."""
         address = next(_addresses)
-        self._samples[address] = GpmSample()
+        self._buffers[address] = Buffer()
         self.live += 1
         return address
 
-    def free(self, pointer: Any) -> None:
-        self.sample(pointer, "double free").freed = True
+    def free(self, pointer: Argument) -> None:
+        self.buffer(pointer, "double free").freed = True
         self.live -= 1
 
-    def sample(self, pointer: Any, misuse: str = "use after free") -> GpmSample:
+    def buffer(self, pointer: Argument, misuse: str = "use after free") -> Buffer:
         """Return the buffer at an address; refuse the call if there is none or it was freed."""
-        sample = self._samples.get(address_of(pointer)) or refuse(Code.INVALID_ARGUMENT)
-        if sample.freed:
+        buffer = known(self._buffers.get(pointer.address), Code.INVALID_ARGUMENT)
+        if buffer.freed:
             self.misuses.append(misuse)
             refuse(Code.INVALID_ARGUMENT)
-        return sample
+        return buffer
 
 
-def _support(device: Device, reference: Any) -> None:
-    answer = target(reference)
-    require(answer.version == pynvml.NVML_GPM_SUPPORT_VERSION, Code.VERSION_MISMATCH)
+def _support(device: Device, reference: Argument) -> None:
+    answer = reference.record(pynvml.NVML_GPM_SUPPORT_VERSION)
     require(isinstance(device, GpuDevice), Code.INVALID_ARGUMENT)
-    answer.isSupportedDevice = int(_has_gpm(device.gpu))
+    answer.isSupportedDevice = _has_gpm(device.gpu)
 
 
 def _has_gpm(state: GpuState) -> bool:
     return state.gpu.architecture >= HOPPER if state.gpu.gpm is None else state.gpu.gpm
 
 
-def _sample_get(device: Device, driver: "FakeNvml", pointer: Any) -> None:
+def _sample_get(device: Device, driver: "FakeNvml", pointer: Argument) -> None:
     require(_has_gpm(device.gpu))
-    sample = driver.gpm.sample(pointer)
     subject = (device.spec.uuid, None)
     if isinstance(device, MigDevice):
-        sample.content = _of_instances(device.gpu, (device.spec,), subject, engines=False)
-        return
-    state = device.state
-    # A board without NVLinks has no traffic there.
-    traffic = {name: total for name, total in state.totals.items() if name.startswith(("pcie", "nvlink"))}
-    busy = state.busy_seconds[device.spec.uuid]
-    sample.content = _content(state, subject, busy, MULTIPROCESSORS, traffic=traffic)
+        counters = _of_instances(device.gpu, (device.spec,), subject, engines=False)
+    else:
+        counters = Counters(
+            subject=subject,
+            state=device.state,
+            busy_seconds=device.state.busy_seconds[device.spec.uuid],
+            multiprocessors=MULTIPROCESSORS,
+            has_traffic=True,
+        )
+    driver.gpm.buffer(pointer).counters = counters
 
 
-def _mig_sample_get(device: GpuDevice, driver: "FakeNvml", gi: Any, pointer: Any) -> None:
+def _mig_sample_get(device: GpuDevice, driver: "FakeNvml", gi: Argument, pointer: Argument) -> None:
     require(_has_gpm(device.state))
-    sample = driver.gpm.sample(pointer)
-    inside = tuple(mig.spec for mig in device.migs.values() if mig.spec.gi == number(gi))
+    buffer = driver.gpm.buffer(pointer)
+    inside = tuple(mig.spec for mig in device.migs.values() if mig.spec.gi == gi.number)
     require(inside, Code.INVALID_ARGUMENT)
-    sample.content = _of_instances(device.state, inside, (device.spec.uuid, number(gi)), engines=True)
+    buffer.counters = _of_instances(device.state, inside, (device.spec.uuid, gi.number), engines=True)
 
 
 def _of_instances(
     state: GpuState, instances: tuple[MigInstance, ...], subject: Subject, *, engines: bool
-) -> Content:
+) -> Counters:
     """Return the counters of compute instances together, each weighted by its slices."""
     slices = instances[0].gi_slices if engines else instances[0].compute_slices
-    busy = sum(state.busy_seconds[mig.uuid] * mig.compute_slices / slices for mig in instances)
-    multiprocessors = sum(instance.multiprocessors for instance in instances)
-    return _content(state, subject, busy, multiprocessors, engines=engines)
-
-
-def _content(state: GpuState, subject: Subject, busy: float, multiprocessors: int, **rest: Any) -> Content:
-    return Content(
+    return Counters(
         subject=subject,
-        wall=state.wall,
-        seconds=state.seconds,
-        busy_seconds=busy,
-        cycles_per_second=state.gpu.clocks.sm_max * 1e6 * multiprocessors,
-        counters=state.gpu.architecture >= COUNTING,
-        **rest,
+        state=state,
+        busy_seconds=sum(state.busy_seconds[mig.uuid] * mig.compute_slices / slices for mig in instances),
+        multiprocessors=sum(instance.multiprocessors for instance in instances),
+        has_engines=engines,
     )
 
 
-def _metrics_get(driver: "FakeNvml", reference: Any) -> None:
-    question = target(reference)
-    require(question.version == pynvml.NVML_GPM_METRICS_GET_VERSION, Code.VERSION_MISMATCH)
-    older, newer = (driver.gpm.sample(pointer).content for pointer in (question.sample1, question.sample2))
+def _metrics_get(driver: "FakeNvml", reference: Argument) -> None:
+    question = reference.record(pynvml.NVML_GPM_METRICS_GET_VERSION)
+    pointers = Argument(question.sample1), Argument(question.sample2)
+    older, newer = (driver.gpm.buffer(pointer).counters for pointer in pointers)
     if older is None or newer is None or older.subject != newer.subject:
         refuse(Code.INVALID_ARGUMENT)
     values = _values(older, newer, driver.branch)
@@ -173,23 +165,25 @@ def _metrics_get(driver: "FakeNvml", reference: Any) -> None:
         metric.value = values.get(metric.metricId, 0.0)
 
 
-def _values(older: Content, newer: Content, branch: int) -> dict[int, float]:
+def _values(older: Counters, newer: Counters, branch: int) -> dict[int, float]:
     """Return the metrics of the time between two samples, by id; NaN if that time is too short."""
-    window = newer.wall - older.wall
+    before, now = older.state, newer.state
+    window = now.wall - before.wall
     load = _rate(older.busy_seconds, newer.busy_seconds, window)
     values = {metric: 100 * share * load for metric, share in SHARES.items()}
-    if newer.engines:
+    if newer.has_engines:
         values |= dict.fromkeys(ENGINES | ENCODERS if branch >= FIRST_WITH_ENCODERS else ENGINES, 0.0)
     else:
         del values[DRAM]
-    for metric, name in RATES.items():
-        if name in newer.traffic:
-            values[metric] = _rate(older.traffic[name], newer.traffic[name], window) / MIB
-    if newer.counters and branch >= FIRST_WITH_COUNTERS:
-        cycles = newer.cycles_per_second
+    if newer.has_traffic:
+        for metric, flow in RATES.items():
+            values[metric] = _rate(before.totals[flow], now.totals[flow], window) / MIB
+    if now.gpu.architecture >= COUNTING and branch >= FIRST_WITH_COUNTERS:
+        cycles = now.gpu.clocks.sm_max * 1e6 * newer.multiprocessors
         values |= {metric: SHARES[of] * newer.busy_seconds * cycles // 1 for metric, of in CYCLES.items()}
-        values[ELAPSED] = newer.seconds * cycles // 1
-        values |= {metric: newer.traffic[name] for metric, name in BYTES.items() if name in newer.traffic}
+        values[ELAPSED] = now.seconds * cycles // 1
+        if newer.has_traffic:
+            values |= {metric: now.totals[flow] for metric, flow in BYTES.items()}
     return values
 
 
@@ -197,11 +191,9 @@ def _rate(older: float, newer: float, window: float) -> float:
     return (newer - older) / window if window >= SHORTEST_WINDOW else math.nan
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlGpmQueryDeviceSupport": Function("any", _support),
-    "nvmlGpmSampleAlloc": Function(
-        "node", lambda driver, pointer: put_handle(pointer, driver.gpm.allocate())
-    ),
+    "nvmlGpmSampleAlloc": Function("node", lambda driver, pointer: pointer.put_handle(driver.gpm.allocate())),
     "nvmlGpmSampleFree": Function("node", lambda driver, pointer: driver.gpm.free(pointer)),
     "nvmlGpmSampleGet": Function("any", _sample_get, with_driver=True),
     "nvmlGpmMigSampleGet": Function("gpu", _mig_sample_get, with_driver=True),

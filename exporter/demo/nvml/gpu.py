@@ -5,29 +5,28 @@ A mode of the whole node, confidential computing, is here too.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pynvml
 
-from exporter.demo.machine import COPY_RATIO, ProcessState, Sample
+from exporter.demo.machine import COPY_RATIO, Sample
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
     NO_INSTANCE,
+    Argument,
     Code,
     Function,
+    at,
     known,
-    number,
     numbers,
-    put_length,
-    put_records,
+    put_list,
     record,
     refuse,
     require,
-    target,
     text,
 )
 from exporter.demo.scenario.derive import HOPPER, TURING, capability, has_hbm
-from exporter.demo.scenario.gpus import MIB, Node
+from exporter.demo.scenario.gpus import MIB
 from exporter.model.hardware import ProcessKind
 
 if TYPE_CHECKING:
@@ -74,7 +73,6 @@ def _bar1(device: Device) -> tuple[int, int, int]:
 
 
 def _utilization(device: GpuDevice) -> tuple[int, int]:
-    require(not device.spec.mig_enabled)
     return device.state.utilization, round(device.state.utilization * COPY_RATIO)
 
 
@@ -92,25 +90,16 @@ def _performance_state(device: GpuDevice) -> int:
     return 0 if device.state.utilization or has_hbm(device.spec) else RESTING
 
 
-def _accounting(device: GpuDevice) -> int:
-    return int(device.spec.accounting and not device.spec.mig_enabled)
+def _accounting(device: GpuDevice) -> bool:
+    return device.spec.accounting and not device.spec.mig_enabled
 
 
 def _board_info(device: GpuDevice, key: str) -> str:
-    return known(device.spec.board_info.get(key) or None)
+    return known(device.spec.board_info.get(key))
 
 
-def _gsp_firmware(device: GpuDevice, buffer: Any) -> None:
-    # NVML passes no length: the buffer is large enough by definition.
-    buffer.value = _board_info(device, "gsp_firmware").encode()
-
-
-def _capability(device: GpuDevice) -> tuple[int, int]:
-    given = device.spec.board_info.get("compute_capability")
-    if given:
-        major, minor = map(int, given.split("."))
-        return major, minor
-    return capability(device.spec) or refuse()
+def _gsp_firmware(device: GpuDevice, buffer: Argument) -> None:
+    buffer.put_text(_board_info(device, "gsp_firmware"), pynvml.NVML_GSP_FIRMWARE_VERSION_BUF_SIZE)
 
 
 def _name(device: Device) -> str:
@@ -118,57 +107,35 @@ def _name(device: Device) -> str:
     return f"{model} MIG {device.spec.profile}" if isinstance(device, MigDevice) else model
 
 
-def _pci(device: GpuDevice, reference: Any) -> None:
-    fill_pci(target(reference), device.spec.pci_bus_id)
-
-
-def fill_pci(answer: Any, pci_bus_id: str) -> None:
-    """Write a PCI address into an nvmlPciInfo_t of any version."""
+def put_pci(reference: Argument, pci_bus_id: str) -> None:
+    """Write a PCI address into an nvmlPciInfo_t."""
+    answer = reference.target
     domain, bus, rest = pci_bus_id.split(":")
-    answer.domain, answer.bus = int(domain, 16), int(bus, 16)
-    answer.device = int(rest.split(".")[0], 16)
-    short = f"{int(domain, 16):04X}:{bus}:{rest}".encode()
-    if hasattr(answer, "busIdLegacy"):
-        answer.busIdLegacy, answer.busId = short, pci_bus_id.encode()
-    else:
-        answer.busId = short
+    answer.domain, answer.bus, answer.device = int(domain, 16), int(bus, 16), int(rest[:2], 16)
+    answer.busId = pci_bus_id.encode()
+    answer.busIdLegacy = f"{int(domain, 16):04X}:{bus}:{rest}".encode()
 
 
 def _engine(device: GpuDevice, per_stream: float) -> tuple[int, int]:
-    require(not device.spec.mig_enabled)
     processes = device.state.processes
     percent = sum(process.running.process.streams * process.sm * per_stream for process in processes)
     return min(100, round(percent)), SAMPLING_MICROSECONDS
 
 
 def _idle_engine(device: GpuDevice) -> tuple[int, int]:
-    require(device.spec.architecture >= TURING and not device.spec.mig_enabled)
+    require(device.spec.architecture >= TURING)
     return 0, SAMPLING_MICROSECONDS
 
 
 def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
-    require(not device.spec.mig_enabled)
     sessions = sum(process.running.process.streams for process in device.state.processes if process.sm)
     return (sessions, FRAMES_PER_SECOND, LATENCY_MICROSECONDS) if sessions else (0, 0, 0)
 
 
-def hides_processes(node: Node) -> bool:
-    """Return whether the driver lists no processes."""
-    mode = node.confidential
-    return mode is not None and mode.enabled and not mode.developer_tools
-
-
-def _state(driver: "FakeNvml") -> tuple[int, int, int]:
+def _confidential(driver: "FakeNvml") -> tuple[int, int, int, int]:
     mode = known(driver.node.confidential)
-    return ENVIRONMENTS.index(mode.environment), int(mode.enabled), int(mode.developer_tools)
-
-
-def _settings(driver: "FakeNvml") -> tuple[int, ...]:
-    return *_state(driver), MULTI_GPU_MODES.index(known(driver.node.confidential).multi_gpu)
-
-
-def _is_ready(driver: "FakeNvml") -> int:
-    return int(known(driver.node.confidential).ready)
+    environment, multi_gpu = ENVIRONMENTS.index(mode.environment), MULTI_GPU_MODES.index(mode.multi_gpu)
+    return environment, mode.enabled, mode.developer_tools, multi_gpu
 
 
 def _protected_memory(device: GpuDevice) -> tuple[int, int, int]:
@@ -177,63 +144,49 @@ def _protected_memory(device: GpuDevice) -> tuple[int, int, int]:
     return total, used, total - used
 
 
-def _processes(kind: ProcessKind, device: Device, driver: "FakeNvml", count: Any, infos: Any) -> None:
-    processes = _listed(kind, device, driver)
-    put_length(count, infos, len(processes))
-    _fill_processes(infos, processes)
+def _processes(
+    kind: ProcessKind, device: Device, driver: "FakeNvml", count: Argument, infos: Argument
+) -> None:
+    count.put_list(_listed(kind, device, driver), infos)
 
 
-def _process_details(device: Device, driver: "FakeNvml", reference: Any) -> None:
+def _process_details(device: Device, driver: "FakeNvml", reference: Argument) -> None:
     require(device.gpu.gpu.architecture >= HOPPER)
-    answer = target(reference)
-    require(answer.version == pynvml.nvmlProcessDetailList_v1, Code.VERSION_MISMATCH)
-    require(0 <= answer.mode < len(_LISTS), Code.INVALID_ARGUMENT)
-    processes = _listed(tuple(_LISTS.values())[answer.mode], device, driver)
-    put_records(answer, "numProcArrayEntries", "procArray", len(processes))
-    _fill_processes(answer.procArray, processes)
+    answer = reference.record(pynvml.nvmlProcessDetailList_v1)
+    kind = at(tuple(_LISTS.values()), answer.mode)
+    put_list(answer, "numProcArrayEntries", "procArray", _listed(kind, device, driver))
 
 
-def _listed(kind: ProcessKind, device: Device, driver: "FakeNvml") -> list[ProcessState]:
+def _listed(kind: ProcessKind, device: Device, driver: "FakeNvml") -> list[dict[str, int]]:
     visible = device.state.processes if driver.lists_pids else ()
-    return [state for state in visible if state.running.process.kind == kind]
+    return [
+        {
+            "pid": state.pid,
+            "usedGpuMemory": state.memory if state.memory_known else NOT_AVAILABLE,
+            "gpuInstanceId": state.instance.gi if state.instance else NO_INSTANCE,
+            "computeInstanceId": state.instance.ci if state.instance else NO_INSTANCE,
+        }
+        for state in visible
+        if state.running.process.kind == kind
+    ]
 
 
-def _fill_processes(infos: Any, processes: list[ProcessState]) -> None:
-    for place, state in enumerate(processes):
-        info, instance = infos[place], state.instance
-        info.pid = state.pid
-        info.usedGpuMemory = state.memory if state.memory_known else NOT_AVAILABLE
-        if hasattr(info, "gpuInstanceId"):
-            info.gpuInstanceId = instance.gi if instance else NO_INSTANCE
-            info.computeInstanceId = instance.ci if instance else NO_INSTANCE
+def _process_utilization(device: GpuDevice, answers: Argument, count: Argument, last_seen: Argument) -> None:
+    count.put_list(_sampled(device, last_seen.number), answers)
 
 
-def _process_utilization(device: GpuDevice, answers: Any, count: Any, last_seen: Any) -> None:
-    records = _sampled(device, number(last_seen))
-    put_length(count, answers, len(records))
-    _fill_samples(answers, records)
+def _processes_utilization(device: GpuDevice, reference: Argument) -> None:
+    answer = reference.record(pynvml.ProcessesUtilizationInfo_v1)
+    samples = _sampled(device, answer.lastSeenTimeStamp)
+    put_list(answer, "processSamplesCount", "procUtilArray", samples)
 
 
-def _processes_utilization(device: GpuDevice, reference: Any) -> None:
-    answer = target(reference)
-    require(answer.version == pynvml.ProcessesUtilizationInfo_v1, Code.VERSION_MISMATCH)
-    records = _sampled(device, answer.lastSeenTimeStamp)
-    put_records(answer, "processSamplesCount", "procUtilArray", len(records))
-    _fill_samples(answer.procUtilArray, records)
-
-
-def _sampled(device: GpuDevice, last_seen: int) -> dict[int, tuple[int, int]]:
-    require(not device.spec.mig_enabled)
+def _sampled(device: GpuDevice, last_seen: int) -> list[dict[str, int]]:
     records = newer(device.state.samples, last_seen)
     require(records, Code.NOT_FOUND)
-    return records
-
-
-def _fill_samples(answers: Any, records: Mapping[int, tuple[int, int]]) -> None:
-    for place, (pid, (timestamp, sm)) in enumerate(records.items()):
-        answer = answers[place]
-        answer.pid, answer.timeStamp, answer.smUtil, answer.memUtil = pid, timestamp, sm, sm // 2
-        answer.encUtil = answer.decUtil = 0
+    names = ("pid", "timeStamp", "smUtil", "memUtil", "encUtil", "decUtil")
+    rows = ((pid, timestamp, sm, sm // 2, 0, 0) for pid, (timestamp, sm) in records.items())
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def newer(samples: tuple[Sample, ...], last_seen: int) -> dict[int, tuple[int, int]]:
@@ -250,7 +203,7 @@ def newer(samples: tuple[Sample, ...], last_seen: int) -> dict[int, tuple[int, i
     return records
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetUUID": text("any", lambda device: device.spec.uuid),
     "nvmlDeviceGetName": text("any", _name),
     "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.spec.minor),
@@ -259,29 +212,34 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetBoardPartNumber": text("gpu", lambda device: _board_info(device, "part_number")),
     "nvmlDeviceGetInforomImageVersion": text("gpu", lambda device: _board_info(device, "inforom")),
     "nvmlDeviceGetGspFirmwareVersion": Function("gpu", _gsp_firmware),
-    "nvmlDeviceGetCudaComputeCapability": numbers("gpu", _capability),
-    "nvmlDeviceGetPciInfo_v3": Function("gpu", _pci),
-    "nvmlDeviceGetPciInfo_v2": Function("gpu", _pci),
+    "nvmlDeviceGetCudaComputeCapability": numbers("gpu", lambda device: known(capability(device.spec))),
+    "nvmlDeviceGetPciInfo_v3": Function(
+        "gpu", lambda device, reference: put_pci(reference, device.spec.pci_bus_id)
+    ),
     "nvmlDeviceGetArchitecture": numbers("any", _architecture),
     "nvmlDeviceGetComputeMode": numbers("any", _compute_mode),
     "nvmlDeviceGetMemoryInfo": record("any", "total used free", _memory_v1),
     "nvmlDeviceGetMemoryInfo_v2": record("any", "total reserved used free", _memory_v2, MEMORY_V2),
     "nvmlDeviceGetBAR1MemoryInfo": record("any", "bar1Total bar1Used bar1Free", _bar1),
-    "nvmlDeviceGetUtilizationRates": record("gpu", "gpu memory", _utilization),
+    "nvmlDeviceGetUtilizationRates": record("whole gpu", "gpu memory", _utilization),
     "nvmlDeviceGetPerformanceState": numbers("gpu", _performance_state),
-    "nvmlDeviceGetPersistenceMode": numbers("gpu", lambda device: int(device.spec.persistence)),
+    "nvmlDeviceGetPersistenceMode": numbers("gpu", lambda device: device.spec.persistence),
     "nvmlDeviceGetAccountingMode": numbers("gpu", _accounting),
-    "nvmlDeviceGetDisplayActive": numbers("gpu", lambda device: int(device.spec.display_active)),
-    "nvmlDeviceGetEncoderUtilization": numbers("gpu", lambda device: _engine(device, ENCODING)),
-    "nvmlDeviceGetDecoderUtilization": numbers("gpu", lambda device: _engine(device, DECODING)),
-    "nvmlDeviceGetJpgUtilization": numbers("gpu", _idle_engine),
-    "nvmlDeviceGetOfaUtilization": numbers("gpu", _idle_engine),
-    "nvmlDeviceGetEncoderStats": numbers("gpu", _encoder_stats),
-    "nvmlSystemGetConfComputeState": record("node", "environment ccFeature devToolsMode", _state),
-    "nvmlSystemGetConfComputeSettings": record(
-        "node", "environment ccFeature devToolsMode multiGpuMode", _settings, SETTINGS_V1
+    "nvmlDeviceGetDisplayActive": numbers("gpu", lambda device: device.spec.display_active),
+    "nvmlDeviceGetEncoderUtilization": numbers("whole gpu", lambda device: _engine(device, ENCODING)),
+    "nvmlDeviceGetDecoderUtilization": numbers("whole gpu", lambda device: _engine(device, DECODING)),
+    "nvmlDeviceGetJpgUtilization": numbers("whole gpu", _idle_engine),
+    "nvmlDeviceGetOfaUtilization": numbers("whole gpu", _idle_engine),
+    "nvmlDeviceGetEncoderStats": numbers("whole gpu", _encoder_stats),
+    "nvmlSystemGetConfComputeState": record(
+        "node", "environment ccFeature devToolsMode", lambda driver: _confidential(driver)[:3]
     ),
-    "nvmlSystemGetConfComputeGpusReadyState": numbers("node", _is_ready),
+    "nvmlSystemGetConfComputeSettings": record(
+        "node", "environment ccFeature devToolsMode multiGpuMode", _confidential, SETTINGS_V1
+    ),
+    "nvmlSystemGetConfComputeGpusReadyState": numbers(
+        "node", lambda driver: known(driver.node.confidential).ready
+    ),
     "nvmlDeviceGetConfComputeProtectedMemoryUsage": record("gpu", "total used free", _protected_memory),
     **{
         f"nvmlDeviceGet{name}RunningProcesses{version}": Function(
@@ -291,6 +249,6 @@ FUNCTIONS: Mapping[str, Function] = {
         for version in ("", "_v2", "_v3")
     },
     "nvmlDeviceGetRunningProcessDetailList": Function("any", _process_details, with_driver=True),
-    "nvmlDeviceGetProcessUtilization": Function("gpu", _process_utilization),
-    "nvmlDeviceGetProcessesUtilizationInfo": Function("gpu", _processes_utilization),
+    "nvmlDeviceGetProcessUtilization": Function("whole gpu", _process_utilization),
+    "nvmlDeviceGetProcessesUtilizationInfo": Function("whole gpu", _processes_utilization),
 }

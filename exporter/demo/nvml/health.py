@@ -1,10 +1,8 @@
 """Functions of the fake driver about memory errors and repairs, and about power, temperature and clocks."""
 
-from collections.abc import Mapping
-
 from exporter.demo.machine import MEMORY_HOTTER, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
-from exporter.demo.nvml.call import Code, Function, known, numbers, record, refuse, require
+from exporter.demo.nvml.call import Function, at, known, numbers, record, refuse, require
 from exporter.demo.scenario.derive import ADA, AMPERE, TURING, power_limit
 from exporter.demo.scenario.gpus import Gpu
 
@@ -20,7 +18,8 @@ BANKS = ("max", "high", "partial", "low", "none")
 UNCORRECTED, VOLATILE = 1, 0
 DRAM, SRAM = 2, 7
 
-GRAPHICS, SM, MEMORY, VIDEO = range(4)
+# Clocks are graphics, SM, memory and video, in this order.
+VIDEO = 3
 TEMPERATURE_V1, MARGIN_V1 = 0x0100000C, 0x01000008
 REPAIR_STATUS_V1 = 0x0100000C
 SHUTDOWN, SLOWDOWN, MEMORY_MAX, GPU_MAX = range(4)
@@ -33,36 +32,36 @@ AT_POWER_CAP, AT_SOFTWARE_LIMIT, AT_HARDWARE_LIMIT = 0.92, 0.8, 0.5
 LOWEST_LIMIT = 0.4
 
 
-def ecc_total(state: GpuState, severity: int, scope: int) -> int:
+def ecc_total(state: GpuState, _: int, severity: int, scope: int) -> int:
     """Return the errors in all memories; a GPU with MIG has no volatile counters."""
     _require_counters(state, scope)
-    prefix = f"{_word(SEVERITIES, severity)}/{_word(SCOPES, scope)}/"
+    prefix = f"{SEVERITIES[severity]}/{SCOPES[scope]}/"
     return sum(count for name, count in state.gpu.health.errors.items() if name.startswith(prefix))
 
 
-def rows(state: GpuState) -> tuple[int, int, int, int]:
-    """Return the rows remapped for corrected and uncorrected errors, and 1 if one is pending or failed."""
+def rows(state: GpuState, _scope: int, place: int) -> int:
+    """Return the rows remapped for corrected or uncorrected errors, or 1 if one is pending or failed."""
     require(state.gpu.architecture >= AMPERE and not state.instances)
     health = state.gpu.health
     corrected, uncorrected = (health.remapped_rows.get(severity, 0) for severity in SEVERITIES)
-    return corrected, uncorrected, int(health.row_remap_pending), int(health.row_remap_failure)
+    return (corrected, uncorrected, health.row_remap_pending, health.row_remap_failure)[place]
 
 
-def pages(state: GpuState, cause: int) -> int:
+def pages(state: GpuState, _scope: int, cause: int) -> int:
     """Return the number of pages retired for a cause; boards before Ampere retire pages, later ones remap."""
     require(state.gpu.architecture < AMPERE)
-    return state.gpu.health.retired_pages.get(_word(CAUSES, cause), 0)
+    return state.gpu.health.retired_pages.get(CAUSES[cause], 0)
 
 
-def pages_pending(state: GpuState) -> int:
-    """Return 1 if pages will be retired at the next reboot."""
+def pages_pending(state: GpuState, _scope: int) -> bool:
+    """Return whether pages will be retired at the next reboot."""
     require(state.gpu.architecture < AMPERE)
-    return int(state.gpu.health.retired_pages_pending)
+    return state.gpu.health.retired_pages_pending
 
 
 def _errors(device: Device, severity: int, scope: int, location: int) -> int:
     """Return the errors at one location: caches and so on up to Volta; from Turing on DRAM and SRAM only."""
-    name = f"{_word(SEVERITIES, severity)}/{_word(SCOPES, scope)}/{_word(LOCATIONS, location)}"
+    name = f"{at(SEVERITIES, severity)}/{at(SCOPES, scope)}/{at(LOCATIONS, location)}"
     gpu = device.gpu.gpu
     require(location == DRAM or (location == SRAM) == (gpu.architecture >= TURING))
     if isinstance(device, MigDevice):
@@ -76,26 +75,27 @@ def _require_counters(state: GpuState, scope: int) -> None:
     require(state.gpu.health.ecc and not (state.gpu.mig_enabled and scope == VOLATILE))
 
 
+def _ecc_mode(device: GpuDevice) -> tuple[int, int]:
+    """Return the current mode, and the mode after the next reboot."""
+    mode = known(device.spec.health.ecc)
+    return mode, mode
+
+
 def _banks(device: GpuDevice) -> tuple[int, ...]:
-    rows(device.state)  # refuses the same boards
+    rows(device.state, 0, 0)  # refuses the same boards
     return tuple(device.spec.health.row_banks.get(rest, 0) for rest in BANKS)
 
 
 def _repairs(device: GpuDevice) -> tuple[int, int]:
     require(device.spec.architecture >= AMPERE)
-    health = device.spec.health
-    return int(health.channel_repair_pending), int(health.tpc_repair_pending)
-
-
-def _word(words: tuple[str, ...], place: int) -> str:
-    return words[place] if 0 <= place < len(words) else refuse(Code.INVALID_ARGUMENT)
+    return device.spec.health.channel_repair_pending, device.spec.health.tpc_repair_pending
 
 
 def _power_limits(device: GpuDevice) -> tuple[int, int]:
     return round(device.spec.power_max_mw * LOWEST_LIMIT), device.spec.power_max_mw
 
 
-def memory_temperature(state: GpuState) -> int:
+def memory_temperature(state: GpuState, _scope: int) -> int:
     """Return the memory temperature; only large boards have a sensor for it."""
     return state.temperature + MEMORY_HOTTER if state.gpu.memory_temperature else refuse()
 
@@ -107,14 +107,10 @@ def _threshold(gpu: Gpu, kind: int) -> int:
     return known(values.get(kind))
 
 
-def margin_at(gpu: Gpu, kind: int) -> int:
+def margin_at(state: GpuState, _scope: int, kind: int) -> int:
     """Return a threshold as a margin: from Ada on, boards count down to the first slowdown."""
-    require(gpu.architecture >= ADA)
-    return gpu.thresholds.gpu - _threshold(gpu, kind)
-
-
-def _temperature(device: GpuDevice, sensor: int) -> int:
-    return refuse(Code.INVALID_ARGUMENT) if sensor else device.state.temperature
+    require(state.gpu.architecture >= ADA)
+    return state.gpu.thresholds.gpu - _threshold(state.gpu, kind)
 
 
 def _margin(device: GpuDevice) -> int:
@@ -130,20 +126,15 @@ def _clock_ratio(state: GpuState) -> float:
     return AT_POWER_CAP if state.flows["power"] else 1.0
 
 
-def _rate(kind: int, sm: int, memory: int, video: int) -> int:
-    rates = {GRAPHICS: sm, SM: sm, MEMORY: memory, VIDEO: video}
-    return rates[kind] if kind in rates else refuse(Code.INVALID_ARGUMENT)
-
-
 def _clock(device: GpuDevice, kind: int) -> int:
     clocks, busy = device.spec.clocks, min(1, device.state.utilization / FULL_CLOCK_PERCENT)
     sm = round((clocks.sm_idle + (clocks.sm_max - clocks.sm_idle) * busy) * _clock_ratio(device.state))
-    return _rate(kind, sm, clocks.memory, sm * clocks.video_max // clocks.sm_max)
+    return at((sm, sm, clocks.memory, sm * clocks.video_max // clocks.sm_max), kind)
 
 
 def _max_clock(device: GpuDevice, kind: int) -> int:
     clocks = device.spec.clocks
-    return _rate(kind, clocks.sm_max, clocks.memory, clocks.video_max)
+    return at((clocks.sm_max, clocks.sm_max, clocks.memory, clocks.video_max), kind)
 
 
 def _application_clock(device: GpuDevice, kind: int) -> int:
@@ -161,12 +152,11 @@ def _event_reasons(device: GpuDevice) -> int:
 def _fan(device: GpuDevice, fan: int = 0) -> int:
     warming = max(0, device.state.temperature - device.spec.temperature_base)
     percent = min(100, known(device.spec.fan) + warming)
-    return percent if fan == 0 else refuse(Code.INVALID_ARGUMENT)
+    return at((percent,), fan)
 
 
-_TEMPERATURE = record("gpu", "temperature", lambda device: device.state.temperature, TEMPERATURE_V1)
-FUNCTIONS: Mapping[str, Function] = {
-    "nvmlDeviceGetEccMode": numbers("gpu", lambda device: (int(known(device.spec.health.ecc)),) * 2),
+FUNCTIONS: dict[str, Function] = {
+    "nvmlDeviceGetEccMode": numbers("gpu", _ecc_mode),
     "nvmlDeviceGetMemoryErrorCounter": numbers("any", _errors),
     "nvmlDeviceGetRowRemapperHistogram": record("gpu", " ".join(BANKS), _banks),
     "nvmlDeviceGetRepairStatus": record(
@@ -178,8 +168,12 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetPowerManagementDefaultLimit": numbers("gpu", lambda device: device.spec.power_max_mw),
     "nvmlDeviceGetPowerManagementLimitConstraints": numbers("gpu", _power_limits),
     "nvmlDeviceGetTotalEnergyConsumption": numbers("gpu", lambda device: device.state.totals["energy"]),
-    "nvmlDeviceGetTemperature": numbers("gpu", _temperature),
-    "nvmlDeviceGetTemperatureV": _TEMPERATURE,
+    "nvmlDeviceGetTemperature": numbers(
+        "gpu", lambda device, sensor: at((device.state.temperature,), sensor)
+    ),
+    "nvmlDeviceGetTemperatureV": record(
+        "gpu", "temperature", lambda device: device.state.temperature, TEMPERATURE_V1
+    ),
     "nvmlDeviceGetTemperatureThreshold": numbers("gpu", lambda device, kind: _threshold(device.spec, kind)),
     "nvmlDeviceGetMarginTemperature": record("gpu", "marginTemperature", _margin, MARGIN_V1),
     "nvmlDeviceGetClockInfo": numbers("gpu", _clock),

@@ -5,30 +5,24 @@ A vGPU and its type are named by numbers instead of handles, which are valid for
 
 import ctypes
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 import pynvml
 
-from exporter.demo.machine import GpuState, ProcessState, Sample
+from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.nvml.board import GPU_INSTANCE, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
     NO_INSTANCE,
+    Argument,
     Code,
     Function,
     known,
-    number,
     numbers,
-    put,
-    put_handle,
-    put_length,
-    put_records,
-    put_text,
+    put_list,
     record,
-    refuse,
     require,
-    target,
 )
 from exporter.demo.nvml.gpu import newer
 from exporter.demo.scenario import derive
@@ -55,8 +49,9 @@ VIDEO_RATIO = 0.1
 
 
 def _mig_mode(device: GpuDevice) -> tuple[int, int]:
-    require(device.spec.mig)
-    return int(device.spec.mig_enabled), int(device.spec.mig_enabled)
+    """Return the current mode, and the mode after the next reset."""
+    mode = known(device.spec.mig).enabled
+    return mode, mode
 
 
 def _most_mig_devices(device: GpuDevice) -> int:
@@ -67,44 +62,37 @@ def _most_mig_devices(device: GpuDevice) -> int:
 def _attributes(device: MigDevice) -> tuple[int, ...]:
     instance = device.spec
     counts = derive.engines(device.gpu.gpu, instance)
-    return (
-        instance.multiprocessors,
-        *(counts.get(engine, 0) for engine in ("copy", "decoder", "encoder", "jpeg", "ofa")),
-        instance.gi_slices,
-        instance.compute_slices,
-        instance.memory_bytes // MIB,
-    )
+    engines = [counts.get(engine, 0) for engine in ("copy", "decoder", "encoder", "jpeg", "ofa")]
+    slices = instance.gi_slices, instance.compute_slices
+    return instance.multiprocessors, *engines, *slices, instance.memory_bytes // MIB
 
 
-def _gpu_instance(device: GpuDevice, gi: Any, reference: Any) -> None:
-    inside = (mig for mig in device.migs.values() if mig.spec.gi == number(gi))
+def _gpu_instance(device: GpuDevice, gi: Argument, reference: Argument) -> None:
+    inside = (mig for mig in device.migs.values() if mig.spec.gi == gi.number)
     first = min((mig.address for mig in inside), default=0)
     require(first, Code.NOT_FOUND)
-    put_handle(reference, first + GPU_INSTANCE)
+    reference.put_handle(first + GPU_INSTANCE)
 
 
-def _gpu_instance_info(device: MigDevice, reference: Any) -> None:
-    instance, answer = device.spec, target(reference)
+def _gpu_instance_info(device: MigDevice, reference: Argument) -> None:
+    instance, answer = device.spec, reference.target
     answer.id, answer.profileId = instance.gi, known(derive.gi_profile(device.gpu.gpu, instance))
     answer.device = ctypes.cast(device.parent_address, type(answer.device))
     answer.placement.start, answer.placement.size = instance.start, instance.size
 
 
-def _profile_info(device: GpuDevice, profile: Any, reference: Any) -> None:
-    answer = target(reference)
-    require(answer.version == PROFILE_V2, Code.VERSION_MISMATCH)
-    require(0 <= number(profile) < PROFILES, Code.INVALID_ARGUMENT)
+def _profile_info(device: GpuDevice, profile: Argument, reference: Argument) -> None:
+    answer = reference.record(PROFILE_V2)
+    require(0 <= profile.number < PROFILES, Code.INVALID_ARGUMENT)
     sizes: dict[int | None, MigProfileSize] = {}
     for size in sorted(derive.profile_sizes(device.spec), key=lambda size: size.memory_bytes):
         # The second plain profile of one slice has twice the memory.
         place = derive.profile_number(size.name)
         sizes[derive.DOUBLE_MEMORY if place in sizes else place] = size
-    known_size = sizes.get(number(profile))
-    if known_size is None:
-        refuse()
-    answer.id, answer.sliceCount = number(profile), int(known_size.name.partition("g")[0])
-    answer.instanceCount, answer.multiprocessorCount = known_size.instances, known_size.multiprocessors
-    answer.memorySizeMB, answer.name = known_size.memory_bytes // MIB, f"MIG {known_size.name}".encode()
+    size = known(sizes.get(profile.number))
+    answer.id, answer.sliceCount = profile.number, int(size.name.partition("g")[0])
+    answer.instanceCount, answer.multiprocessorCount = size.instances, size.multiprocessors
+    answer.memorySizeMB, answer.name = size.memory_bytes // MIB, f"MIG {size.name}".encode()
 
 
 def vgpu_number(vgpu: Vgpu) -> int:
@@ -127,59 +115,52 @@ def _type_number(vgpu: Vgpu) -> int:
     return zlib.crc32(vgpu.type.encode()) & 0xFFFF
 
 
-def _active_vgpus(device: GpuDevice, count: Any, answers: Any) -> None:
+def _active_vgpus(device: GpuDevice, count: Argument, answers: Argument) -> None:
     require(device.spec.virtualization == "vgpu_host")
     vgpu_numbers = [vgpu_number(vgpu) for vgpu, _ in running_vgpus(device.state)]
-    put_length(count, answers, len(vgpu_numbers))
+    count.put_length(len(vgpu_numbers), answers)
     for place, running in enumerate(vgpu_numbers):
-        answers[place] = running
+        answers.raw[place] = running
 
 
-def _vgpu_utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> None:
-    vgpus, window = _sampled_vgpus(device, number(last_seen))
-    put(kind, UNSIGNED_INT)
-    put_length(count, answers, len(vgpus))
-    _fill_vgpu_samples(answers, vgpus, window)
+def _vgpu_utilization(
+    device: GpuDevice, last_seen: Argument, kind: Argument, count: Argument, answers: Argument
+) -> None:
+    samples = _vgpu_samples(device, last_seen.number)
+    kind.put(UNSIGNED_INT)
+    count.put_list(samples, answers)
 
 
-def _vgpus_utilization(device: GpuDevice, reference: Any) -> None:
-    answer = target(reference)
-    require(answer.version == pynvml.VgpuInstancesUtilizationInfo_v1, Code.VERSION_MISMATCH)
-    vgpus, window = _sampled_vgpus(device, answer.lastSeenTimeStamp)
+def _vgpus_utilization(device: GpuDevice, reference: Argument) -> None:
+    answer = reference.record(pynvml.VgpuInstancesUtilizationInfo_v1)
+    samples = _vgpu_samples(device, answer.lastSeenTimeStamp)
     answer.sampleValType = UNSIGNED_INT
-    put_records(answer, "vgpuInstanceCount", "vgpuUtilArray", len(vgpus))
-    _fill_vgpu_samples(answer.vgpuUtilArray, vgpus, window)
+    put_list(answer, "vgpuInstanceCount", "vgpuUtilArray", samples)
 
 
-def _sampled_vgpus(
-    device: GpuDevice, last_seen: int
-) -> tuple[list[tuple[Vgpu, ProcessState]], tuple[Sample, ...]]:
-    require(device.spec.virtualization == "vgpu_host" and not device.spec.mig_enabled)
+def _vgpu_samples(device: GpuDevice, last_seen: int) -> list[dict[str, Any]]:
+    require(device.spec.virtualization == "vgpu_host")
     vgpus = list(running_vgpus(device.state))
     window = tuple(sample for sample in device.state.samples if sample.timestamp > last_seen)
     require(window or not vgpus, Code.NOT_FOUND)
-    return vgpus, window
-
-
-def _fill_vgpu_samples(
-    answers: Any, vgpus: list[tuple[Vgpu, ProcessState]], window: tuple[Sample, ...]
-) -> None:
-    records = newer(window, 0)
-    for place, (vgpu, process) in enumerate(vgpus):
+    records = newer(window, last_seen)
+    samples = []
+    for vgpu, process in vgpus:
         timestamp, sm = records.get(process.pid, (window[-1].timestamp, 0))
-        answer = answers[place]
-        answer.vgpuInstance, answer.timeStamp = vgpu_number(vgpu), timestamp
-        answer.smUtil.uiVal, answer.memUtil.uiVal = sm, sm // 2
-        answer.encUtil.uiVal = answer.decUtil.uiVal = round(sm * VIDEO_RATIO)
+        video = round(sm * VIDEO_RATIO)
+        percents = {"smUtil": sm, "memUtil": sm // 2, "encUtil": video, "decUtil": video}
+        values = {name: pynvml.c_nvmlValue_t(uiVal=percent) for name, percent in percents.items()}
+        samples.append({"vgpuInstance": vgpu_number(vgpu), "timeStamp": timestamp, **values})
+    return samples
 
 
 def _of_vgpu(run: Callable[..., None]) -> Function:
     """Return a function about a running vGPU: ``run`` gets it, its process and the other arguments."""
 
-    def find(driver: "FakeNvml", wanted: Any, *arguments: Any) -> None:
+    def find(driver: "FakeNvml", wanted: Argument, *arguments: Argument) -> None:
         pairs = (pair for device in driver.board.gpus for pair in running_vgpus(device.state))
-        pair = next((pair for pair in pairs if vgpu_number(pair[0]) == number(wanted)), None)
-        run(*(pair or refuse(Code.NOT_FOUND)), *arguments)
+        pair = next((pair for pair in pairs if vgpu_number(pair[0]) == wanted.number), None)
+        run(*known(pair, Code.NOT_FOUND), *arguments)
 
     return Function("node", find)
 
@@ -187,54 +168,49 @@ def _of_vgpu(run: Callable[..., None]) -> Function:
 def _of_type(run: Callable[..., None]) -> Function:
     """Return a function about a type of vGPUs: ``run`` gets a vGPU of that type and the other arguments."""
 
-    def find(driver: "FakeNvml", wanted: Any, *arguments: Any) -> None:
+    def find(driver: "FakeNvml", wanted: Argument, *arguments: Argument) -> None:
         vgpus = (vgpu for device in driver.board.gpus for vgpu in device.spec.vgpus)
-        vgpu = next((vgpu for vgpu in vgpus if _type_number(vgpu) == number(wanted)), None)
-        run(vgpu or refuse(Code.INVALID_ARGUMENT), *arguments)
+        vgpu = next((vgpu for vgpu in vgpus if _type_number(vgpu) == wanted.number), None)
+        run(known(vgpu, Code.INVALID_ARGUMENT), *arguments)
 
     return Function("node", find)
 
 
 def _vgpu_text(read: Callable[[Vgpu], str]) -> Function:
-    return _of_vgpu(lambda vgpu, _process, buffer, size: put_text(target(buffer), size, read(vgpu)))
+    return _of_vgpu(lambda vgpu, _process, buffer, size: buffer.put_text(read(vgpu), size.number))
 
 
 def _vgpu_number(read: Callable[[Vgpu, ProcessState], int]) -> Function:
-    return _of_vgpu(lambda vgpu, process, reference: put(reference, read(vgpu, process)))
+    return _of_vgpu(lambda vgpu, process, reference: reference.put(read(vgpu, process)))
 
 
-def _vm_id(vgpu: Vgpu, _process: ProcessState, buffer: Any, size: Any, kind: Any) -> None:
-    put_text(target(buffer), size, vgpu.vm_id or derive.make_uuid(vgpu.mdev_uuid, "vm"))
-    put(kind, VM_ID_IS_UUID)
+def _vm_id(vgpu: Vgpu, _process: ProcessState, buffer: Argument, size: Argument, kind: Argument) -> None:
+    buffer.put_text(vgpu.vm_id or derive.make_uuid(vgpu.mdev_uuid, "vm"), size.number)
+    kind.put(VM_ID_IS_UUID)
 
 
-def _vgpu_gpu_instance(_vgpu: Vgpu, process: ProcessState) -> int:
-    return NO_INSTANCE if process.instance is None else process.instance.gi
+def _license_info(vgpu: Vgpu, _process: ProcessState, reference: Argument) -> None:
+    answer = reference.target
+    answer.isLicensed, answer.currentState = bool(vgpu.licensed), STATES[vgpu.licensed]
 
 
-def _license_info(vgpu: Vgpu, _process: ProcessState, reference: Any) -> None:
-    answer = target(reference)
-    answer.isLicensed, answer.currentState = int(bool(vgpu.licensed)), STATES[vgpu.licensed]
-
-
-def _licensable(device: GpuDevice, reference: Any) -> None:
-    answer, guest_license = target(reference), device.spec.license
-    answer.isGridLicenseSupported = int(guest_license is not None)
+def _licensable(device: GpuDevice, reference: Argument) -> None:
+    answer, guest_license = reference.target, device.spec.license
+    answer.isGridLicenseSupported = guest_license is not None
     if guest_license is None:
         return
     answer.licensableFeaturesCount = 1
     feature = answer.gridLicensableFeatures[0]
     feature.featureCode, feature.featureEnabled = FEATURE_VGPU, 1
-    feature.featureState, feature.productName = int(guest_license.licensed), guest_license.product.encode()
+    feature.featureState, feature.productName = guest_license.licensed, guest_license.product.encode()
     expiry = feature.licenseExpiry
     expiry.status = EXPIRES if guest_license.expires else NEVER_EXPIRES
     if guest_license.expires:
         end = datetime.fromisoformat(guest_license.expires)
-        expiry.year, expiry.month, expiry.day = end.year, end.month, end.day
-        expiry.hour, expiry.min, expiry.sec = end.hour, end.minute, end.second
+        expiry.year, expiry.month, expiry.day, expiry.hour, expiry.min, expiry.sec = end.timetuple()[:6]
 
 
-FUNCTIONS: Mapping[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetMigMode": numbers("gpu", _mig_mode),
     "nvmlDeviceGetMaxMigDeviceCount": numbers("gpu", _most_mig_devices),
     "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.spec.gi),
@@ -246,16 +222,18 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetVirtualizationMode": numbers("gpu", lambda device: MODES.index(device.spec.virtualization)),
     "nvmlDeviceGetGridLicensableFeatures_v4": Function("gpu", _licensable),
     "nvmlDeviceGetActiveVgpus": Function("gpu", _active_vgpus),
-    "nvmlDeviceGetVgpuUtilization": Function("gpu", _vgpu_utilization),
-    "nvmlDeviceGetVgpuInstancesUtilizationInfo": Function("gpu", _vgpus_utilization),
+    "nvmlDeviceGetVgpuUtilization": Function("whole gpu", _vgpu_utilization),
+    "nvmlDeviceGetVgpuInstancesUtilizationInfo": Function("whole gpu", _vgpus_utilization),
     "nvmlVgpuInstanceGetUUID": _vgpu_text(vgpu_uuid),
     "nvmlVgpuInstanceGetMdevUUID": _vgpu_text(lambda vgpu: vgpu.mdev_uuid),
     "nvmlVgpuInstanceGetVmID": _of_vgpu(_vm_id),
     "nvmlVgpuInstanceGetType": _vgpu_number(lambda vgpu, _process: _type_number(vgpu)),
     "nvmlVgpuInstanceGetFbUsage": _vgpu_number(lambda _vgpu, process: process.memory),
-    "nvmlVgpuInstanceGetGpuInstanceId": _vgpu_number(_vgpu_gpu_instance),
+    "nvmlVgpuInstanceGetGpuInstanceId": _vgpu_number(
+        lambda _vgpu, process: process.instance.gi if process.instance else NO_INSTANCE
+    ),
     "nvmlVgpuInstanceGetLicenseInfo_v2": _of_vgpu(_license_info),
-    "nvmlVgpuInstanceGetLicenseStatus": _vgpu_number(lambda vgpu, _process: int(bool(vgpu.licensed))),
-    "nvmlVgpuTypeGetName": _of_type(lambda vgpu, buffer, size: put_text(buffer, target(size), vgpu.type)),
-    "nvmlVgpuTypeGetFramebufferSize": _of_type(lambda vgpu, reference: put(reference, vgpu.memory_bytes)),
+    "nvmlVgpuInstanceGetLicenseStatus": _vgpu_number(lambda vgpu, _process: bool(vgpu.licensed)),
+    "nvmlVgpuTypeGetName": _of_type(lambda vgpu, buffer, size: buffer.put_text(vgpu.type, size.number)),
+    "nvmlVgpuTypeGetFramebufferSize": _of_type(lambda vgpu, reference: reference.put(vgpu.memory_bytes)),
 }

@@ -7,15 +7,19 @@ and may use the shorthands that ``exporter.demo.scenario.expand`` expands. Memor
 Faults and changes happen from ``at`` on, for ``for_`` seconds or until the end.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from exporter.demo.scenario.amd_gpus import AmdGpu
 from exporter.demo.scenario.gpus import Gpu, MigInstance, Node
 from exporter.demo.scenario.pods import Container, Offer, Pod, Process
 from exporter.model import ContainerFile
 
+T = TypeVar("T")
+CgroupStyle = Literal["systemd", "cgroupfs", "cgroupfs-v1", "crio", "relative"]
+IdentitySource = Literal["pods_api", "pod_logs", "none"]
+ApiVersion = Literal["v1", "v1alpha1"]
 KubeletFailureKind = Literal["kubelet_down", "kubelet_rate_limit", "kubelet_hang"]
 
 
@@ -121,7 +125,7 @@ class ProcessExit(_Fault):
 class GpuAbsent(_Fault):
     """A GPU is removed; its processes end, and are started again at the end of the fault.
 
-    A library that is open does not notice: see ``exporter.demo.nvml.board.Listing``.
+    A library that is open does not notice until it is asked about that GPU.
     """
 
     kind: Literal["gpu_absent"]
@@ -141,9 +145,9 @@ PodFault = Unhealthy | PodDelete | PodAdd
 Fault = NvmlFault | KubeletFault | PodFault | MigLayout | ProcessExit | GpuAbsent | DriverReload
 
 
-CgroupStyle = Literal["systemd", "cgroupfs", "cgroupfs-v1", "crio", "relative"]
-IdentitySource = Literal["pods_api", "pod_logs", "none"]
-ApiVersion = Literal["v1", "v1alpha1"]
+def with_paths(name: str, items: Iterable[T]) -> Iterator[tuple[str, T]]:
+    """Yield the items of a list with their paths, such as ``gpus[0]``."""
+    return ((f"{name}[{place}]", item) for place, item in enumerate(items))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,21 +174,18 @@ class Scenario:
 
     def all_pods(self) -> Iterator[tuple[str, Pod]]:
         """Yield the pods with their paths, and then those that faults add."""
-        for place, pod in enumerate(self.pods):
-            yield f"pods[{place}]", pod
-        for place, fault in enumerate(self.faults):
+        yield from with_paths("pods", self.pods)
+        for path, fault in with_paths("faults", self.faults):
             if isinstance(fault, PodAdd):
-                yield f"faults[{place}].pod", fault.pod
+                yield f"{path}.pod", fault.pod
 
     def all_containers(self) -> Iterator[tuple[str, Container]]:
         """Yield the containers of all pods with their paths."""
         for path, pod in self.all_pods():
-            yield from ((f"{path}.containers[{place}]", each) for place, each in enumerate(pod.containers))
+            yield from with_paths(f"{path}.containers", pod.containers)
 
     def all_processes(self) -> Iterator[tuple[str, Process]]:
         """Yield the processes of the host and of all pods with their paths."""
-        yield from ((f"host_processes[{place}]", each) for place, each in enumerate(self.host_processes))
+        yield from with_paths("host_processes", self.host_processes)
         for path, container in self.all_containers():
-            yield from (
-                (f"{path}.processes[{place}]", each) for place, each in enumerate(container.processes)
-            )
+            yield from with_paths(f"{path}.processes", container.processes)

@@ -1,16 +1,19 @@
 """The record of a scenario's AMD GPU, and its conversion to the GPU that the machine simulates."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from exporter.demo.scenario.derive import make_hex
 from exporter.demo.scenario.gpus import MIB, Clocks, Gpu, Links, Mig, MigInstance
-from exporter.demo.scenario.pods import Offer, keys
 from exporter.documents import fail
-from exporter.model import DeviceKey
 
+# PCI buses of a board with eight GPUs; further GPUs repeat them in the next domain.
+_BUSES = (0x05, 0x26, 0x46, 0x65, 0x85, 0xA6, 0xC6, 0xE5)
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_UNIQUE_ID = re.compile(r"[0-9a-f]{16}")
+_ARCHITECTURE = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}")
 # A GPU with partitions has device files for this many, however many there are.
 MOST_PARTITIONS = 8
 Mode = Literal["", "SPX", "DPX", "QPX", "CPX"]
@@ -57,10 +60,10 @@ class AmdGpu:
         """The number of its partitions, 1 for a whole GPU."""
         return {"DPX": 2, "QPX": 4, "CPX": self.dies}.get(self.mode, 1)
 
-    def names(self, index: int) -> tuple[str, ...]:
-        """Return the device plugin's ids of its partitions."""
-        first = index * (MOST_PARTITIONS - 1)
-        return (self.address, *(f"amdgpu_xcp_{first + place}" for place in range(self.partitions - 1)))
+    @property
+    def profile(self) -> str:
+        """The partitioning, as device plugins and labels render it."""
+        return f"{self.mode}_{self.memory_mode}".lower()
 
 
 def _as_gpu(amd: AmdGpu, index: int) -> Gpu:
@@ -69,6 +72,7 @@ def _as_gpu(amd: AmdGpu, index: int) -> Gpu:
         uuid=amd.uuid,
         model=amd.model,
         pci_bus_id=amd.address,
+        board_info={"partitioning": amd.profile},
         architecture=0,
         memory_total=amd.memory_total,
         overhead=amd.overhead,
@@ -83,34 +87,26 @@ def _as_gpu(amd: AmdGpu, index: int) -> Gpu:
 
 
 def _partitions(amd: AmdGpu, index: int) -> Mig:
+    """Return the partitions, whose uuids are the ids of the device plugin."""
+    first = index * (MOST_PARTITIONS - 1)
+    ids = (amd.address, *(f"amdgpu_xcp_{first + place}" for place in range(amd.partitions - 1)))
     instances = tuple(
         MigInstance(
-            uuid=name,
+            uuid=device_id,
             gi=place,
-            profile=_profile(amd),
+            profile=amd.profile,
             memory_bytes=amd.memory_total // amd.partitions,
             compute_slices=1,
             gi_slices=1,
             multiprocessors=amd.compute_units // amd.partitions,
             start=place,
         )
-        for place, name in enumerate(amd.names(index))
+        for place, device_id in enumerate(ids)
     )
     return Mig(max_slices=amd.partitions, instances=instances)
 
 
-def _profile(amd: AmdGpu) -> str:
-    return f"{amd.mode}_{amd.memory_mode}".lower()
-
-
-# PCI buses of a board with eight GPUs; further GPUs repeat them in the next domain.
-_BUSES = (0x05, 0x26, 0x46, 0x65, 0x85, 0xA6, 0xC6, 0xE5)
-_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_UNIQUE_ID = re.compile(r"[0-9a-f]{16}")
-_ARCHITECTURE = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}")
-
-
-def complete(scenario: str, amd: AmdGpu, index: int) -> AmdGpu:
+def complete_amd(scenario: str, amd: AmdGpu, index: int) -> AmdGpu:
     """Return an AMD GPU with the identities that the scenario leaves out."""
     board, place = divmod(index, len(_BUSES))
     return replace(
@@ -125,30 +121,6 @@ def complete(scenario: str, amd: AmdGpu, index: int) -> AmdGpu:
 def gpus_of(amd: Sequence[AmdGpu]) -> tuple[Gpu, ...]:
     """Return the GPUs that the machine simulates for these."""
     return tuple(_as_gpu(gpu, index) for index, gpu in enumerate(amd))
-
-
-def resolve(gpus: Sequence[Gpu], device_id: str) -> DeviceKey | None:
-    """Return the device with an id of AMD's device plugin, None if it is not one of these."""
-    for key, gpu, instance in keys(gpus):
-        if device_id == (gpu.pci_bus_id if instance is None else instance.uuid):
-            return key
-    return None
-
-
-def references(amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
-    """Yield every device as (reference, id): ``amd:0`` is the first GPU or its first partition."""
-    for index, gpu in enumerate(amd):
-        names = gpu.names(index)
-        yield f"amd:{index}", names[0]
-        yield from ((f"amd:{index}/part:{place}", name) for place, name in enumerate(names))
-
-
-def offered(offer: Offer, amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
-    """Yield the devices of an offer as (resource, id); ``{profile}`` is the partitioning of the GPU."""
-    for index, gpu in enumerate(amd):
-        if offer.of == "amd" and (offer.gpus is None or index in offer.gpus):
-            resource = offer.resource.replace("{profile}", _profile(gpu))
-            yield from ((resource, name) for name in gpu.names(index))
 
 
 def check_amd(amd: AmdGpu, path: str) -> None:

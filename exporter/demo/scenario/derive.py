@@ -22,61 +22,6 @@ _BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
 _VBIOS = {5: 88, 6: 90, 7: 92, 8: 95, 9: 96}
 _LATEST_VBIOS = 97
 
-
-def make_uuid(*parts: object) -> str:
-    """Return a uuid derived from the parts."""
-    return str(uuid.uuid5(_NAMESPACE, "/".join(map(str, parts))))
-
-
-def make_hex(*parts: object) -> str:
-    """Return 64 hex digits derived from the parts, such as a container id."""
-    return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()
-
-
-def make_pid(*parts: object) -> int:
-    """Return a pid derived from the parts."""
-    return FIRST_PID + int(make_hex(*parts)[:8], 16) % PIDS
-
-
-def complete_gpu(scenario: str, gpu: Gpu, index: int, path: str) -> Gpu:
-    """Return a GPU with the values that the scenario leaves out; ``path`` is that of its ``mig``."""
-    identity = gpu.uuid or f"GPU-{make_uuid(scenario, 'gpu', index)}"
-    serial = f"1{int(make_hex(scenario, 'serial', index)[:12], 16) % 10**12:012d}"
-    return replace(
-        gpu,
-        count=1,
-        uuid=identity,
-        minor=index if gpu.minor is None else gpu.minor,
-        pci_bus_id=gpu.pci_bus_id or f"{index // 8:08X}:{_BUSES[index % 8]:02X}:00.0",
-        serial=serial if gpu.serial == "" else gpu.serial,
-        vbios=f"{_VBIOS.get(gpu.architecture, _LATEST_VBIOS)}.00.5C.00.02" if gpu.vbios == "" else gpu.vbios,
-        mig=gpu.mig and replace(gpu.mig, instances=complete_instances(identity, gpu.mig.instances, path)),
-    )
-
-
-def complete_instances(gpu: str, instances: tuple[MigInstance, ...], path: str) -> tuple[MigInstance, ...]:
-    """Return MIG instances with the values that the scenario leaves out."""
-    return tuple(
-        _complete_instance(gpu, instance, f"{path}.instances[{index}]")
-        for index, instance in enumerate(instances)
-    )
-
-
-def _complete_instance(gpu: str, instance: MigInstance, path: str) -> MigInstance:
-    profile = _PROFILE.fullmatch(instance.profile)
-    if profile is None:
-        fail(f"{path}.profile", f"must be a MIG profile such as 1g.5gb, not {instance.profile!r}")
-    gi_slices = int(profile[2])
-    # As in the driver, the same placement has the same uuid.
-    derived = make_uuid(gpu, instance.gi, instance.ci, instance.profile, instance.start)
-    return replace(
-        instance,
-        uuid=instance.uuid or f"MIG-{derived}",
-        compute_slices=instance.compute_slices or int(profile[1] or gi_slices),
-        gi_slices=instance.gi_slices or gi_slices,
-    )
-
-
 VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
 
 # MB/s of one NVLink in one direction, by architecture.
@@ -110,7 +55,7 @@ _PROFILE_NUMBERS = {
     **{(slices, "+me.all"): number for number, slices in enumerate("12", 15)},
 }
 DOUBLE_MEMORY = 9
-_CAPABILITIES: Mapping[int, tuple[int, int]] = {
+_CAPABILITIES = {
     VOLTA: (7, 0),
     TURING: (7, 5),
     AMPERE: (8, 0),
@@ -118,6 +63,62 @@ _CAPABILITIES: Mapping[int, tuple[int, int]] = {
     HOPPER: (9, 0),
     BLACKWELL: (10, 0),
 }
+
+
+def make_uuid(*parts: object) -> str:
+    """Return a uuid derived from the parts."""
+    return str(uuid.uuid5(_NAMESPACE, "/".join(map(str, parts))))
+
+
+def make_hex(*parts: object) -> str:
+    """Return 64 hex digits derived from the parts, such as a container id."""
+    return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()
+
+
+def make_pid(*parts: object) -> int:
+    """Return a pid derived from the parts."""
+    return FIRST_PID + int(make_hex(*parts)[:8], 16) % PIDS
+
+
+def complete_gpu(scenario: str, gpu: Gpu, index: int, path: str) -> Gpu:
+    """Return a GPU with the values that the scenario leaves out; ``path`` is that of its ``mig``."""
+    identity = gpu.uuid or f"GPU-{make_uuid(scenario, 'gpu', index)}"
+    mig = gpu.mig
+    if mig is not None:
+        mig = replace(mig, instances=complete_instances(identity, mig.instances, path))
+    serial = f"1{int(make_hex(scenario, 'serial', index)[:12], 16) % 10**12:012d}"
+    return replace(
+        gpu,
+        count=1,
+        uuid=identity,
+        minor=index if gpu.minor is None else gpu.minor,
+        pci_bus_id=gpu.pci_bus_id or f"{index // 8:08X}:{_BUSES[index % 8]:02X}:00.0",
+        serial=serial if gpu.serial == "" else gpu.serial,
+        vbios=f"{_VBIOS.get(gpu.architecture, _LATEST_VBIOS)}.00.5C.00.02" if gpu.vbios == "" else gpu.vbios,
+        mig=mig,
+    )
+
+
+def complete_instances(gpu: str, instances: tuple[MigInstance, ...], path: str) -> tuple[MigInstance, ...]:
+    """Return MIG instances with the values that the scenario leaves out."""
+    complete = []
+    for index, instance in enumerate(instances):
+        profile = _PROFILE.fullmatch(instance.profile)
+        if profile is None:
+            wrong = f"must be a MIG profile such as 1g.5gb, not {instance.profile!r}"
+            fail(f"{path}.instances[{index}].profile", wrong)
+        gi_slices = int(profile[2])
+        # As in the driver, the same placement has the same uuid.
+        derived = make_uuid(gpu, instance.gi, instance.ci, instance.profile, instance.start)
+        complete.append(
+            replace(
+                instance,
+                uuid=instance.uuid or f"MIG-{derived}",
+                compute_slices=instance.compute_slices or int(profile[1] or gi_slices),
+                gi_slices=instance.gi_slices or gi_slices,
+            )
+        )
+    return tuple(complete)
 
 
 def has_hbm(gpu: Gpu) -> bool:
@@ -201,6 +202,10 @@ def profile_number(name: str) -> int | None:
 
 def capability(gpu: Gpu) -> tuple[int, int] | None:
     """Return the compute capability; Ampere boards without HBM have another chip than those with it."""
+    given = gpu.board_info.get("compute_capability")
+    if given:
+        major, minor = map(int, given.split("."))
+        return major, minor
     if gpu.architecture == AMPERE and not has_hbm(gpu):
         return 8, 6
     return _CAPABILITIES.get(gpu.architecture)

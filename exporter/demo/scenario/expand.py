@@ -13,14 +13,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from exporter.demo.scenario import Fault, MigLayout, NvmlFault, PodAdd, Scenario, Unhealthy, amd_gpus
+from exporter.demo.scenario import Fault, MigLayout, PodAdd, Scenario, with_paths
+from exporter.demo.scenario.amd_gpus import AmdGpu, complete_amd, gpus_of
 from exporter.demo.scenario.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Claim, Container, Offer, Pod, Process, offered, resolve
 from exporter.documents import fail
 
+T = TypeVar("T", Gpu, AmdGpu, Pod)
 MOST = 1 << 20
 # Shorter runs of ids are shorter as a list.
 FEWEST = 3
@@ -32,24 +34,25 @@ _REFERENCE = re.compile(r"\{((?:gpu|amd):[^{}]*)\}")
 
 def written_out(ids: Iterable[str], path: str) -> tuple[str, ...]:
     """Return the ids with all ranges expanded; ``path`` is their place in the scenario, for errors."""
-    return tuple(device_id for written in ids for device_id in _written_out(written, path))
-
-
-def _written_out(written: str, path: str) -> Iterator[str]:
-    match = _RANGE.search(written)
-    if match is None:
-        yield written
-        return
-    first, last = int(match[1]), int(match[2])
-    if not first <= last < first + MOST:
-        fail(path, f"{match[0]} is not a range of at most {MOST} numbers")
-    for number in range(first, last + 1):
-        yield f"{written[: match.start()]}{number:0{len(match[1])}d}{written[match.end() :]}"
+    expanded: list[str] = []
+    for written in ids:
+        match = _RANGE.search(written)
+        if match is None:
+            expanded.append(written)
+            continue
+        before, after = written[: match.start()], written[match.end() :]
+        first, last = int(match[1]), int(match[2])
+        if not first <= last < first + MOST:
+            fail(path, f"{match[0]} is not a range of at most {MOST} numbers")
+        numbers = range(first, last + 1)
+        expanded += (f"{before}{number:0{len(match[1])}d}{after}" for number in numbers)
+    return tuple(expanded)
 
 
 def folded(ids: Iterable[str]) -> tuple[str, ...]:
     """Return the ids with runs of numbers as ranges, which expand to the same ids in another order."""
     matches = {device_id: _NUMBERED.fullmatch(device_id) for device_id in ids}
+    written = [device_id for device_id, match in matches.items() if match is None]
     runs: list[tuple[str, list[str]]] = []  # text before the number, and the numbers
     numbered = (match for match in matches.values() if match)
     for match in sorted(numbered, key=lambda match: (match[1], int(match[2]), len(match[2]))):
@@ -58,10 +61,11 @@ def folded(ids: Iterable[str]) -> tuple[str, ...]:
             runs[-1][1].append(number)
         else:
             runs.append((text, [number]))
-    written = [device_id for device_id, match in matches.items() if match is None]
     for text, run in runs:
-        long = len(run) >= FEWEST
-        written += [f"{text}{{{run[0]}..{run[-1]}}}"] if long else [f"{text}{number}" for number in run]
+        if len(run) >= FEWEST:
+            written.append(f"{text}{{{run[0]}..{run[-1]}}}")
+        else:
+            written += (f"{text}{number}" for number in run)
     return tuple(written)
 
 
@@ -80,25 +84,19 @@ def expand(raw: Scenario) -> Scenario:
         gpus=expander.gpus,
         amd=expander.amd,
         offers=tuple(expander.offers(raw.offers)),
-        pods=tuple(expander.pods(raw.pods)),
+        pods=tuple(expander.pod(copy, path) for path, copy in _copies(raw.pods, "pods")),
         host_processes=tuple(expander.host_processes(raw.host_processes)),
-        faults=tuple(expander.fault(fault, f"faults[{place}]") for place, fault in enumerate(raw.faults)),
+        faults=tuple(expander.fault(fault, path) for path, fault in with_paths("faults", raw.faults)),
     )
 
 
-def _gpus(raw: Scenario) -> Iterator[Gpu]:
-    index = 0
-    for place, template in enumerate(raw.gpus):
-        for copy in _copies(template, f"gpus[{place}]"):
-            yield complete_gpu(raw.name, copy, index, f"gpus[{place}].mig")
-            index += 1
-
-
-def _copies(template: Any, path: str) -> Iterator[Any]:
-    if template.count < 1:
-        fail(f"{path}.count", "must be at least 1")
-    for number in range(template.count):
-        yield replace(_map_strings(partial(_with_number, number), template), count=1)
+def _copies(templates: Iterable[T], name: str) -> Iterator[tuple[str, T]]:
+    """Yield the path of each template in the list of that name, with as many copies as it counts."""
+    for path, template in with_paths(name, templates):
+        if template.count < 1:
+            fail(f"{path}.count", "must be at least 1")
+        for number in range(template.count):
+            yield path, replace(_map_strings(partial(_with_number, number), template), count=1)
 
 
 def _with_number(number: int, text: str) -> str:
@@ -109,37 +107,36 @@ class _Expander:
     """Expands the parts of one scenario that refer to its GPUs."""
 
     def __init__(self, raw: Scenario) -> None:
-        gpus = tuple(_gpus(raw))
-        copies = (amd for place, each in enumerate(raw.amd) for amd in _copies(each, f"amd[{place}]"))
-        self.amd = tuple(amd_gpus.complete(raw.name, amd, index) for index, amd in enumerate(copies))
-        self._taken_pids = {process.pid for _, process in raw.all_processes()}
         self._scenario, self._node = raw.name, raw.node.name
+        self._taken_pids = {process.pid for _, process in raw.all_processes()}
+        gpus = [
+            complete_gpu(raw.name, copy, index, f"{path}.mig")
+            for index, (path, copy) in enumerate(_copies(raw.gpus, "gpus"))
+        ]
+        copies = enumerate(_copies(raw.amd, "amd"))
+        self.amd = tuple(complete_amd(raw.name, copy, index) for index, (_, copy) in copies)
+        self._amd_gpus = gpus_of(self.amd)
+        # Devices by reference.
         self._known = {f"gpu:{index}": gpu.uuid for index, gpu in enumerate(gpus)}
-        self._known |= dict(amd_gpus.references(self.amd))
-        for index, gpu in enumerate(gpus):
-            for place, instance in enumerate(gpu.instances):
-                self._known[f"gpu:{index}/mig:{place}"] = instance.uuid
-        self.gpus = tuple(self._referred(gpu, f"gpus[{place}]") for place, gpu in enumerate(gpus))
+        self._known |= {f"amd:{index}": gpu.pci_bus_id for index, gpu in enumerate(self._amd_gpus)}
+        for kind, part, devices in (("gpu", "mig", gpus), ("amd", "part", self._amd_gpus)):
+            for index, gpu in enumerate(devices):
+                for place, instance in enumerate(gpu.instances):
+                    self._known[f"{kind}:{index}/{part}:{place}"] = instance.uuid
+        self.gpus = tuple(self._referred(gpu, path) for path, gpu in with_paths("gpus", gpus))
 
     def offers(self, offers: tuple[Offer, ...]) -> Iterator[Offer]:
-        for place, offer in enumerate(offers):
-            path = f"offers[{place}]"
+        for path, offer in with_paths("offers", offers):
             if bool(offer.of) == bool(offer.ids):
                 fail(path, 'must have either ids or "of": "gpus", "mig" or "amd"')
-            written = (*offered(offer, self.gpus), *amd_gpus.offered(offer, self.amd))
+            written = list(offered(offer, self._amd_gpus if offer.of == "amd" else self.gpus))
             pairs = written or [(offer.resource, key) for key in written_out(offer.ids, f"{path}.ids")]
             for resource in dict.fromkeys(resource for resource, _ in pairs):
                 ids = tuple(device_id for other, device_id in pairs if other == resource)
                 yield Offer(resource=resource, ids=self._referred(ids, f"{path}.ids"))
 
-    def pods(self, pods: tuple[Pod, ...]) -> Iterator[Pod]:
-        for place, template in enumerate(pods):
-            for copy in _copies(template, f"pods[{place}]"):
-                yield self._pod(copy, f"pods[{place}]")
-
     def host_processes(self, processes: tuple[Process, ...]) -> Iterator[Process]:
-        for place, process in enumerate(processes):
-            path = f"host_processes[{place}]"
+        for path, process in with_paths("host_processes", processes):
             if not process.device:
                 fail(f"{path}.device", "must be given: a host process has no container with a device")
             cgroup = process.cgroup or f"/system.slice/{process.command.split(' ')[0].lower()}.service"
@@ -147,27 +144,24 @@ class _Expander:
             yield replace(self._referred(process, path), pid=pid, cgroup=cgroup)
 
     def fault(self, fault: Fault, path: str) -> Fault:
+        fault = self._referred(fault, path)
         if isinstance(fault, PodAdd):
             if fault.pod.count != 1:
                 fail(f"{path}.pod.count", "must be 1: a fault adds one pod")
-            return replace(fault, pod=self._pod(fault.pod, f"{path}.pod", path))
+            return replace(fault, pod=self.pod(fault.pod, f"{path}.pod", path))
         if isinstance(fault, MigLayout):
             if not 0 <= fault.gpu < len(self.gpus):
                 fail(f"{path}.gpu", f"must be the index of one of the {len(self.gpus)} GPUs")
             instances = complete_instances(self.gpus[fault.gpu].uuid, fault.instances, path)
             return replace(fault, instances=instances)
-        if isinstance(fault, NvmlFault):
-            return replace(fault, device=self._referred(fault.device, f"{path}.device"))
-        if isinstance(fault, Unhealthy):
-            return replace(fault, devices=self._referred(fault.devices, f"{path}.devices"))
         return fault
 
-    def _pod(self, pod: Pod, path: str, *salt: str) -> Pod:
+    def pod(self, pod: Pod, path: str, *salt: str) -> Pod:
         pod = self._referred(pod, path)
         names = (self._scenario, pod.namespace, pod.name, *salt)
         containers = (
-            self._container(container, f"{path}.containers[{index}]", names)
-            for index, container in enumerate(pod.containers)
+            self._container(container, container_path, names)
+            for container_path, container in with_paths(f"{path}.containers", pod.containers)
         )
         return replace(pod, uid=pod.uid or make_uuid(*names), containers=tuple(containers))
 
@@ -208,23 +202,22 @@ class _Expander:
 
     def _only_device(self, container: Container, path: str) -> str:
         ids = (device_id for ids in container.devices.values() for device_id in ids)
-        amd = amd_gpus.gpus_of(self.amd)
-        keys = {resolve(self.gpus, key) or amd_gpus.resolve(amd, key) for key in ids} - {None}
+        known = (resolve((*self.gpus, *self._amd_gpus), device_id) for device_id in ids)
+        keys = {key for key in known if key is not None}
         if len(keys) != 1:
             fail(f"{path}.device", f"must be given: the container holds {len(keys)} devices of this node")
-        key = keys.pop()
-        return key.mig_uuid or key.uuid if key else ""
+        [key] = keys
+        return key.mig_uuid or key.uuid
 
     def _referred(self, value: Any, path: str) -> Any:
         """Return the record with the references in all strings replaced."""
-        return _map_strings(
-            lambda text: _REFERENCE.sub(lambda match: self._uuid(match[1], path), text), value
-        )
 
-    def _uuid(self, reference: str, path: str) -> str:
-        if reference not in self._known:
-            fail(path, f"{{{reference}}} is not a device; there are {', '.join(self._known) or 'none'}")
-        return self._known[reference]
+        def uuid(match: re.Match[str]) -> str:
+            if match[1] not in self._known:
+                fail(path, f"{match[0]} is not a device; there are {', '.join(self._known) or 'none'}")
+            return self._known[match[1]]
+
+        return _map_strings(partial(_REFERENCE.sub, uuid), value)
 
 
 def _map_strings(change: Callable[[str], str], value: Any) -> Any:

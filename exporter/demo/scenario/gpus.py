@@ -7,7 +7,7 @@ from typing import Self
 from exporter.documents import SIZES, Signed
 from exporter.model.hardware import ComputeMode, Virtualization
 from exporter.model.mig_profiles import MigProfile
-from exporter.model.readings import RecoveryAction
+from exporter.model.readings import FabricProblem, RecoveryAction
 
 MIB = SIZES["MiB"]
 Answers = Mapping[str, tuple[Signed, ...]]
@@ -37,7 +37,7 @@ class Links:
     cluster: str = ""  # UUID of the NVLink domain; "": the fabric does not leave the node
     clique: int = 0
     # Problems of the fabric that the driver reports, and whether the GPU has them.
-    fabric_problems: Mapping[str, bool] = field(default_factory=dict)
+    fabric_problems: Mapping[FabricProblem, bool] = field(default_factory=dict)
     misconfiguration: str = ""
     c2c_links: int = 0  # to the processor of the module
     c2c_down: int = 0
@@ -154,7 +154,7 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfileSize:
-    """What a GPU instance of a MIG profile has; 0 is unknown."""
+    """The size of a GPU instance of a MIG profile; 0 is unknown."""
 
     name: str
     memory_bytes: int
@@ -163,7 +163,7 @@ class MigProfileSize:
 
     @classmethod
     def of(cls, profile: MigProfile) -> Self:
-        """Return what a read or published profile has."""
+        """Return the size of a read or published profile."""
         return cls(
             name=profile.name,
             memory_bytes=profile.memory or 0,
@@ -232,10 +232,8 @@ class Gpu:
 
     @property
     def mig_enabled(self) -> bool:
-        """Whether MIG is enabled."""
         return self.mig is not None and self.mig.enabled
 
     @property
     def instances(self) -> tuple[MigInstance, ...]:
-        """Its MIG instances."""
         return self.mig.instances if self.mig else ()

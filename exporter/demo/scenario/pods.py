@@ -18,8 +18,18 @@ from exporter.model.hardware import ProcessKind
 
 Shape = Literal["constant", "sine", "square", "burst", "ramp", "off"]
 
+# The CDI names of devices, and of shares of them, by driver if they are not as those of NVIDIA's.
+_CDI = {
+    "gpu.amd.com": "k8s.{0.driver}/gpu={0.uid}-{0.device}",
+    "gpu.intel.com": "intel.com/gpu={0.device}",
+}
+_CDI_OF_SHARES = {"manager.nvidia.com": "k8s.{0.driver}/claim={0.uid}-gpu-{0.device}-share-{0.share_id}"}
+MeterKind = Literal["hami", "hami-vnpu", "cgpu", "vcuda", "vgpu-manager", "runai"]
+Qos = Literal["guaranteed", "burstable", "besteffort"]
+# "amd": the PCI address of a GPU, the name of a partition.
+Style = Literal["uuid", "gke", "legacy-mig", "amd"]
+_GKE_REPLICA = re.compile(r"(nvidia\d+(?:/gi\d+)?)/vgpu\d+")
 BURST = 1 / 8
-
 # Height between low and high (0 to 1) by the elapsed part of the period (0 to 1).
 HEIGHTS: Mapping[Shape, Callable[[float], float]] = {
     "constant": lambda _elapsed: 1.0,
@@ -80,14 +90,6 @@ def peak(curve: Curve) -> float:
     return 0.0 if curve.shape == "off" else curve.high + curve.noise
 
 
-# The CDI names of devices, and of shares of them, by driver if they are not as those of NVIDIA's.
-_CDI = {
-    "gpu.amd.com": "k8s.{0.driver}/gpu={0.uid}-{0.device}",
-    "gpu.intel.com": "intel.com/gpu={0.device}",
-}
-_CDI_OF_SHARES = {"manager.nvidia.com": "k8s.{0.driver}/claim={0.uid}-gpu-{0.device}-share-{0.share_id}"}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """One device of a resource claim. Containers that name the same claim share it."""
@@ -108,9 +110,6 @@ class Claim:
         return forms.get(self.driver, "k8s.{0.driver}/claim={0.uid}-{0.device}").format(self)
 
 
-MeterKind = Literal["hami", "hami-vnpu", "cgpu", "vcuda", "vgpu-manager", "runai"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """A container's actual share of a device, if the kubelet's ids do not determine it."""
@@ -129,17 +128,13 @@ class MeterFile:
     layout: str = ""  # a variant; its meaning depends on the kind
 
 
-Qos = Literal["guaranteed", "burstable", "besteffort"]
-Style = Literal["uuid", "gke", "legacy-mig"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """Device ids that a device plugin offers: a list of ids, or the shorthand of the other fields."""
 
-    resource: str  # ``{profile}`` is the profile of the instance
+    resource: str  # ``{profile}`` is the profile of the instance, the partitioning of an AMD GPU
     ids: tuple[str, ...] = ()
-    of: Literal["", "gpus", "mig", "amd"] = ""  # "amd": AMD GPUs or their partitions
+    of: Literal["", "gpus", "mig", "amd"] = ""  # "amd": AMD GPUs or their partitions, always in that style
     gpus: tuple[int, ...] | None = None  # None: all
     replicas: int = 0  # of each device; 0: not shared
     style: Style = "uuid"
@@ -201,9 +196,6 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
 
-_GKE_REPLICA = re.compile(r"(nvidia\d+(?:/gi\d+)?)/vgpu\d+")
-
-
 def keys(gpus: Sequence[Gpu]) -> Iterator[tuple[DeviceKey, Gpu, MigInstance | None]]:
     """Yield the devices that a process can run on: GPUs without MIG, and MIG instances."""
     for gpu in gpus:
@@ -234,17 +226,17 @@ def offered(offer: Offer, gpus: Sequence[Gpu]) -> Iterator[tuple[str, str]]:
             continue
         for _, _, instance in keys((gpu,)):
             if _is_offered(offer, instance):
-                profile = instance.profile.replace("+", ".") if instance else ""
-                resource = offer.resource.replace("{profile}", profile)
-                base = _base_id(offer.style, gpu, instance)
+                profile = instance.profile if instance else gpu.board_info.get("partitioning", "")
+                resource = offer.resource.replace("{profile}", profile.replace("+", "."))
+                base = _base_id("amd" if offer.of == "amd" else offer.style, gpu, instance)
                 separator = "/vgpu" if offer.style == "gke" else "::"
                 replicas = [f"{base}{separator}{replica}" for replica in range(offer.replicas)]
                 yield from ((resource, device_id) for device_id in replicas or [base])
 
 
 def _is_offered(offer: Offer, instance: MigInstance | None) -> bool:
-    if instance is None:
-        return offer.of == "gpus"
+    if instance is None or offer.of == "amd":
+        return offer.of in ("gpus", "amd")
     # A device plugin offers a compute instance only if it fills its GPU instance.
     return offer.of == "mig" and instance.compute_slices == instance.gi_slices
 
@@ -253,5 +245,5 @@ def _base_id(style: Style, gpu: Gpu, instance: MigInstance | None) -> str:
     if style == "gke":
         return f"nvidia{gpu.minor}" + (f"/gi{instance.gi}" if instance else "")
     if instance is None:
-        return gpu.uuid
+        return gpu.pci_bus_id if style == "amd" else gpu.uuid
     return f"MIG-{gpu.uuid}/{instance.gi}/{instance.ci}" if style == "legacy-mig" else instance.uuid

@@ -116,7 +116,7 @@ def test_a_device_that_does_not_answer_makes_its_slot_be_read_at_once(clock: Clo
 
 def reused(driver: Driver) -> None:
     """Let the next device in a place have the handle of the destroyed one, and report no change."""
-    listing, addresses = driver.library._listing, dict[object, int]()
+    listing, addresses = driver.library._gpu_list, dict[object, int]()
     real = listing._address
 
     def address(gpu_uuid: str, *device: object) -> int:

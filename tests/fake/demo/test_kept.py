@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.demo.files import KEEPERS, SharingFiles
 from exporter.demo.present import present
 from exporter.demo.scenario.catalog import dump, parse
+from exporter.demo.sharing_files import KEEPERS, SharingFiles
 from exporter.documents import DocumentError
 from exporter.model import ContainerFile, DeviceUse
 from exporter.sharing.base import Roots

@@ -77,12 +77,6 @@ def test_a_gpu_has_its_identity(node):
     assert (info.domain, info.bus, info.device) == (0, 0x0F, 0)
 
 
-def test_the_old_form_of_a_pci_address_is_short(node):
-    info = pynvml.nvmlPciInfo_v2_t()
-    assert node.nvml.nvmlDeviceGetPciInfo_v2(gpu_at(), ctypes.byref(info)) == 0
-    assert info.busId == "0000:07:00.0"
-
-
 @pytest.mark.usefixtures("node")
 def test_memory_adds_up_in_both_versions():
     """Used memory excludes reserved memory in the second version and includes it in the first."""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.files import SharingFiles
 from exporter.demo.present import present
+from exporter.demo.sharing_files import SharingFiles
 from exporter.model import DeviceUse
 from exporter.sharing.base import Roots
 from exporter.sharing.hami.ascend import read_vnpu

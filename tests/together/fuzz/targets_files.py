@@ -2,12 +2,13 @@
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from exporter.demo.files import hami, writers
-from exporter.model import PodIdentity, SystemFiles, Workloads
+from exporter.demo.sharing_files import hami, writers
+from exporter.model import ContainerFile, DeviceUse, PodIdentity, SystemFiles, Workloads
 from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError
 from exporter.sharing.cgpu import read_instances
@@ -138,7 +139,8 @@ def _pids(content: bytes) -> Any:
     )
 
 
-VCUDA = writers.vcuda_image(writers.Config(UID, "main", 8 * GIB, 30, enabled=True, bus_id="0000:3b:00.0"))
+CARD = DeviceUse(device="0000:3b:00.0", memory_limit=8 * GIB, compute_limit=0.3)
+VCUDA = writers.vcuda_image(ContainerFile(pod_uid=UID, container="main", devices=(CARD,)))
 CLAIM = (
     '{"v2":{"preparedClaims":{"u-1":{"status":{"allocation":{"devices":{"results":[{"driver":"gpu.nvidia.com",'
     '"device":"gpu-0","shareID":"s","consumedCapacity":{"memory":"8Gi","cores":"30"},"adminAccess":true}]}}},'
@@ -175,7 +177,9 @@ TARGETS = (
         name="file-vgpu-manager",
         covers=("exporter.sharing.vgpu_manager",),
         seeds=lambda: [
-            writers.vgpu_manager_image((UID, "a", "b", "c"), {0: writers.Limits(GPU, GIB, 30)}),
+            writers.vgpu_manager_image(
+                ContainerFile(pod_uid=UID, container="c", devices=(replace(CARD, device=GPU),))
+            ),
             bytes(248) + struct.pack("<48sQi4xi", GPU.encode(), GIB, 30, 1) + bytes(1536 - 248 - 68),
         ],
         decode=partial(_with_file, f"vgpu_manager/{UID}_main/config/vgpu.config", read_vgpu_manager),

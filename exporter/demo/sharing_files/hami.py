@@ -4,8 +4,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.demo.files.writers import Files, Metered, percent
 from exporter.demo.scenario.derive import make_uuid
+from exporter.demo.sharing_files.writers import Files, MeteredContainer, percent
 from exporter.model import ContainerFile
 
 MAGIC, MAJOR, UNLIMITED = 19920718, 1, 100
@@ -51,15 +51,12 @@ class Slot(NamedTuple):
     busy: bool = False  # the slot is being written
 
 
-def cache(metered: Metered) -> Files:
+def cache(metered: MeteredContainer) -> Files:
     """Return the cache of a running container.
 
     Devices are in the order of the container's driver, limits in the order of its shares.
     """
-    devices = {share.device for share in metered.shares}
-    uuids = [state.gpu.uuid for state in metered.gpus if state.gpu.uuid in devices]
-    memory = [share.memory for share in metered.shares]
-    cores = next((share.cores for share in metered.shares), 0) or UNLIMITED
+    uuids = [use.device for use in metered.uses()]
     slots = [
         Slot(
             pid=state.pid,
@@ -70,9 +67,11 @@ def cache(metered: Metered) -> Files:
         for state in metered.processes
         if state.running.process.device in uuids
     ]
-    content = image(metered.meter.layout or LATEST, uuids, memory, cores, slots)
+    memory = [share.memory for share in metered.shares]
+    cores = next((share.cores for share in metered.shares), 0) or UNLIMITED
     pod, name, claims = metered.pod.uid, metered.container.name, metered.container.claims
     folder = _folder(pod, name, claims[0].uid if claims else "")
+    content = image(metered.meter.layout or LATEST, uuids, memory, cores, slots)
     return {f"{folder}/{make_uuid(pod, name, 'cache')}.cache": content}
 
 

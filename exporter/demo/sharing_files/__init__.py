@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from exporter.demo.files import hami, writers
-from exporter.demo.files.writers import Files, Metered
-from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.machine import GpuState
 from exporter.demo.present import Present
 from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.pods import MeterKind
+from exporter.demo.sharing_files import hami, writers
+from exporter.demo.sharing_files.writers import Files, MeteredContainer
 from exporter.demo.tree import Written
 from exporter.model import ContainerFile
 
-WRITERS: Mapping[MeterKind, Callable[[Metered], Files]] = {
+# Writers of a running container's files, by the kind of the file.
+WRITERS: Mapping[MeterKind, Callable[[MeteredContainer], Files]] = {
     "hami": hami.cache,
     "hami-vnpu": writers.vnpu,
     "vgpu-manager": writers.vgpu_manager,
@@ -20,7 +21,7 @@ WRITERS: Mapping[MeterKind, Callable[[Metered], Files]] = {
     "vcuda": writers.vcuda,
     "runai": writers.runai,
 }
-"""Writers of a running container's files, by the kind of the file."""
+# Writers of recorded files, by the name of the system that reads them.
 KEEPERS: Mapping[str, Callable[[Sequence[ContainerFile]], Files]] = {
     "hami": hami.recorded_caches,
     "hami-ascend": writers.recorded_vnpu,
@@ -29,9 +30,8 @@ KEEPERS: Mapping[str, Callable[[Sequence[ContainerFile]], Files]] = {
     "vgpu-manager": writers.recorded_vgpu_manager,
     "runai": writers.recorded_runai,
 }
-"""Writers of recorded files, by the name of the system that reads them."""
+# Systems with numbers of devices as folder names.
 NUMBERED = frozenset({"cgpu", "runai"})
-"""Systems with numbers of devices as folder names."""
 
 
 class SharingFiles:
@@ -40,7 +40,7 @@ class SharingFiles:
     def __init__(self, scenario: Scenario, root: Path) -> None:
         self._root = root
         self._written = Written()
-        self._paths: set[Path] = set()
+        self._paths: set[str] = set()
         self._static: dict[str, str | bytes] = dict(scenario.files)
         for system, files in scenario.kept.items():
             self._static |= KEEPERS[system](files)
@@ -50,27 +50,22 @@ class SharingFiles:
         contents = dict(self._static)
         for metered in _metered(now, gpus):
             contents |= WRITERS[metered.meter.kind](metered)
-        paths = {self._root / path: content for path, content in contents.items()}
-        for path, content in paths.items():
-            self._written.write(path, content)
-        for path in self._paths - paths.keys():
-            self._written.remove(path)
-        self._paths = set(paths)
+        self._written.write_all(self._root, contents)
+        for path in self._paths - contents.keys():
+            self._written.remove(self._root / path)
+        self._paths = set(contents)
 
 
-def _metered(now: Present, gpus: tuple[GpuState, ...]) -> Iterator[Metered]:
-    processes: dict[str, list[ProcessState]] = {}
-    for state in (state for gpu in gpus for state in gpu.processes):
-        if state.running.container is not None:
-            processes.setdefault(state.running.container.container_id, []).append(state)
+def _metered(now: Present, gpus: tuple[GpuState, ...]) -> Iterator[MeteredContainer]:
+    states = [state for gpu in gpus for state in gpu.processes]
     for pod in now.pods:
         for container in pod.containers:
             if container.meter is not None:
-                yield Metered(
+                yield MeteredContainer(
                     pod=pod,
                     container=container,
                     meter=container.meter,
                     shares=container.shares or (),
-                    processes=tuple(processes.get(container.container_id, ())),
+                    processes=tuple(state for state in states if state.running.container is container),
                     gpus=gpus,
                 )
