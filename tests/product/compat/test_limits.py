@@ -67,10 +67,13 @@ def test_files_of_rules_are_small(path: Path) -> None:
 
 
 def test_the_objects_of_operators_have_the_same_groups() -> None:
-    """No place has other rules than those that are tested."""
+    """No place has other rules than those that are tested; some have defaults written out."""
     assert len(OBJECTS) == 3
     for path in OBJECTS:
-        assert yaml.safe_load(path.read_text())["spec"]["groups"] == RULES.groups, path
+        groups = yaml.safe_load(path.read_text())["spec"]["groups"]
+        for group in groups:
+            group["rules"] = [{key: value for key, value in rule.items() if value} for rule in group["rules"]]
+        assert groups == RULES.groups, path
 
 
 def test_series_have_few_labels() -> None:

@@ -32,11 +32,11 @@ class TokenBucket:
     def take(self) -> float:
         """Take a token, and return 0; if there is none, return the seconds until there is."""
         now = time.monotonic()
-        full_at = max(self._full_at, now) + self.interval
-        wait = full_at - now - self.burst * self.interval
+        until_full = max(self._full_at - now, 0.0)
+        wait = until_full - (self.burst - 1) * self.interval
         if wait > 0:
             return wait
-        self._full_at = full_at
+        self._full_at = now + until_full + self.interval
         return 0.0
 
 

@@ -26,7 +26,7 @@ _MEANINGS = {
     401: "The web configuration requires a user name and password.",
     413: "Requests with a body are not allowed.",
     417: "The Expect header is not supported.",
-    429: "Too many requests or wrong passwords.",
+    429: "Too many requests, or passwords that wait to be checked.",
     500: "The response could not be made; the log has the reason.",
     503: "Not available now; the text has the reason.",
     505: "Only HTTP/1.0 and HTTP/1.1 are supported.",
