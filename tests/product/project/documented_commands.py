@@ -102,6 +102,8 @@ def _kubectl_plugin(arguments: list[str]) -> None:
 def _make(arguments: list[str]) -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    # Those of the pattern `test-%`.
+    targets |= {f"test-{path.name}" for path in (ROOT / "tests").iterdir() if path.is_dir()}
     _require([word for word in arguments if "=" not in word], targets, "target")
     variables = [word.partition("=")[0] for word in arguments if "=" in word]
     _require(variables, set(re.findall(r"\b[A-Z_]+\b", makefile)), "variable")
