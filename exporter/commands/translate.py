@@ -85,8 +85,9 @@ def _put_out(file: str, text: str, translated: TranslatedFile, *, whole: bool, i
 
 def _diff(file: str, old: str, new: str) -> Iterator[str]:
     # Not splitlines(): other characters than line feeds end its lines, too.
+    path = file.lstrip("/")
     before, after = ([*re.findall("[^\n]*\n|[^\n]+", text)] for text in (old, new))
-    for line in unified_diff(before, after, f"a/{file}", f"b/{file}"):
+    for line in unified_diff(before, after, f"a/{path}", f"b/{path}"):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 

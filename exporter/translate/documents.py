@@ -40,8 +40,7 @@ class Scalar:
     @cached_property
     def text(self) -> Text | None:
         """Return its characters with their places; None if they cannot be told."""
-        found = text_of(self.source, self.start, self.end, self.style)
-        return found if found is not None and found.value == self.value else None
+        return text_of(self.source, self.start, self.end, self.style, self.value)
 
 
 @dataclass(eq=False)
@@ -127,8 +126,8 @@ def _yaml(text: str) -> list[Node]:
     except yaml.YAMLError as error:
         if "{{" not in text:
             raise DocumentError(f"not YAML: {_place(error)}") from None
-    # Templates as comments and as words of the same length.
-    masked = _LINE_OF_TEMPLATES.sub(lambda found: re.sub(r"[^\r\n]+", _comment, found[0]), text)
+    # Templates as empty lines and as words of the same length.
+    masked = _LINE_OF_TEMPLATES.sub(lambda found: re.sub(r"[^\r\n]", " ", found[0]), text)
     masked = _TEMPLATE.sub(lambda found: re.sub(r"[^\r\n]", "x", found[0]), masked)
     try:
         return _composed(masked, text)
@@ -136,17 +135,16 @@ def _yaml(text: str) -> list[Node]:
         raise DocumentError(f"not YAML, also without the templates of Helm: {_place(error)}") from None
 
 
-def _comment(line: re.Match[str]) -> str:
-    return "#" * len(line[0])
-
-
 def _composed(readable: str, text: str) -> list[Node]:
     made: dict[int, Node] = {}
-    return [
-        _converted(root, text, made)
-        for root in yaml.compose_all(readable, Loader=_LOADER)
-        if root is not None
-    ]
+    # All of them at once: nodes are told apart by their addresses.
+    composed = list(yaml.compose_all(readable, Loader=_LOADER))
+    roots = [_converted(root, readable, made) for root in composed if root is not None]
+    for scalar in [*made.values()] if readable is not text else ():
+        if isinstance(scalar, Scalar) and scalar.text is not None:
+            scalar.text = scalar.text.of(text)
+            scalar.value = scalar.text.value
+    return roots
 
 
 def _converted(node: yaml.Node, text: str, made: dict[int, Node]) -> Node:
@@ -162,12 +160,8 @@ def _converted(node: yaml.Node, text: str, made: dict[int, Node]) -> Node:
         sequence = made[id(node)] = Sequence([], start)
         sequence.items += [_converted(item, text, made) for item in node.value]
         return sequence
-    end, style = node.end_mark.index, getattr(node, "style", "") or ""
-    scalar = made[id(node)] = Scalar(node.value, start, end, style, text)
-    found = text_of(text, start, end, style)
-    if found is not None and "{{" in found.value:
-        # The words in place of templates.
-        scalar.value = found.value
+    style = getattr(node, "style", "") or ""
+    scalar = made[id(node)] = Scalar(node.value, start, node.end_mark.index, style, text)
     return scalar
 
 

@@ -10,6 +10,9 @@ from exporter.translate.expression import concerns
 from exporter.translate.names import Names
 from exporter.translate.places import Finding, Places
 
+# Some editors put it at the beginning of a file.
+_MARK = "\ufeff"
+
 
 @dataclass(frozen=True, slots=True)
 class TranslatedFile:
@@ -25,14 +28,24 @@ def translate_file(text: str, names: Names) -> TranslatedFile:
     """Return a file with its expressions translated; raises DocumentError."""
     if not concerns(text, names):
         return TranslatedFile(text)
-    documents = read(text)
+    content = text.removeprefix(_MARK)
+    documents = read(content)
     places = Places(names)
     for document in documents:
         places.translate(document)
-    new = changed(text, places.edits())
+    new = changed(content, places.edits())
     _check(documents, new, places)
-    findings = sorted(set(places.findings))
-    return TranslatedFile(new, places.translated, findings)
+    findings = {*places.findings, *(_optional(*pair, at) for pair, at in places.optional.items())}
+    mark = text[: len(text) - len(content)]
+    return TranslatedFile(mark + new, places.translated, sorted(findings))
+
+
+def _optional(old: str, new: str, place: int) -> Finding:
+    reason = (
+        f"{old} is no default counter of dcgm-exporter: {new} is printed only if its collector file lists it; "
+        f"--keep {old} keeps the old name"
+    )
+    return Finding(place, "note", reason)
 
 
 def _check(documents: Sequence[Node], new: str, places: Places) -> None:
@@ -70,7 +83,7 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
     if "record" not in text:
         return
     try:
-        documents = read(text)
+        documents = read(text.removeprefix(_MARK))
     except DocumentError:
         return
     seen: set[int] = set()

@@ -1,5 +1,6 @@
 """Finds the expressions of a document: in rules, panels, variables of dashboards, and triggers of KEDA."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple
 
@@ -19,6 +20,8 @@ _TEXTS: Final = frozenset(
     {"title", "description", "summary", "message", "text", "content", "alert", "name", "label", "help"}
     | {"runbook_url", "displayName", "metricName"}
 )
+_WORD = re.compile(r"[\w:]+")
+_COUNTER = re.compile(r"^ *DCGM_\w+ *, *(?:gauge|counter|label) *,", re.MULTILINE)
 
 
 class Finding(NamedTuple):
@@ -41,6 +44,8 @@ class Places:
         self.findings: list[Finding] = []
         # Expressions with a change.
         self.translated = 0
+        # New names that dcgm-exporter prints only if its collector file lists them, with the first place.
+        self.optional: dict[tuple[str, str], int] = {}
 
     def translate(self, root: Node) -> None:
         """Find all changes of a document."""
@@ -58,8 +63,8 @@ class Places:
         for key, value in node.pairs:
             found |= self._embedded(key, value) if isinstance(value, Scalar) else self._visit(value)
         if found and node.get("targets"):
-            for field in filter(None, map(node.get, _FIELDS)):
-                for scalar in scalars(field):
+            for part in [node.get(key) for key in _FIELDS]:
+                for scalar in scalars(part) if part else ():
                     self._change(scalar, field_text)
         if found and isinstance(node.get("data"), Sequence):  # a rule of Grafana
             self._change_alert(node)
@@ -122,14 +127,7 @@ class Places:
             return None
         self.translated += bool(made.edits)
         for old, new in made.optional.items():
-            self.findings.append(
-                Finding(
-                    scalar.start,
-                    "note",
-                    f"{old} is no default counter of dcgm-exporter: {new} is printed only if its collector "
-                    f"file lists it; --keep {old} keeps the old name",
-                )
-            )
+            self.optional.setdefault((old, new), scalar.start)
         return made
 
     def _change(self, scalar: Scalar | None, change: Change) -> None:
@@ -178,11 +176,13 @@ class Places:
         inner = Places(self._names)
         for document in documents:
             inner.translate(document)
-        places = scalar.text
+        text_places = scalar.text
         self.findings += [
-            finding._replace(place=places.place(finding.place) if places else scalar.start)
+            finding._replace(place=text_places.place(finding.place) if text_places else scalar.start)
             for finding in inner.findings
         ]
+        for names in inner.optional:
+            self.optional.setdefault(names, scalar.start)
         self.translated += inner.translated
         try:
             self._set(scalar, list(inner.edits()))
@@ -203,17 +203,17 @@ class Places:
             if id(scalar) in self._seen:
                 continue
             self._seen.add(id(scalar))
-            if named := sorted(old.intersection(_words(scalar.value))):
+            if named := sorted(old.intersection(_WORD.findall(scalar.value))):
                 level: Literal["problem", "note"] = "note" if key in _TEXTS else "problem"
-                where = (
-                    f"the text of {key}" if level == "note" else f"{key or 'a key'}, whose use is not known,"
-                )
-                reason = f"{where} names {', '.join(named)}, and was left as it is"
+                where = "a text" if level == "note" else "not a known place of an expression"
+                if _COUNTER.search(scalar.value):
+                    where = "a collector file of dcgm-exporter, which decides which names are printed"
+                reason = f"{key or 'a key'} was left as it is: {where}, with {_listed(named)}"
                 self.findings.append(Finding(scalar.start, level, reason))
 
 
-def _words(text: str) -> list[str]:
-    return "".join(char if char.isalnum() or char == "_" else " " for char in text).split()
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _with_keys(root: Node) -> Iterator[tuple[str, Scalar]]:

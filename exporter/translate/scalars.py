@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.translate.edits import Edit
 
@@ -12,7 +12,7 @@ _Character = tuple[str, int, int]
 
 _BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
 _JSON = re.compile(r"\\u[0-9a-fA-F]{4}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\.|.", re.DOTALL)
-_HEADER = re.compile(r"[|>](?:([0-9])|[-+])*[^\r\n]*(?:\r\n|[\r\n])?")
+_HEADER = re.compile(r"[|>][-+0-9]*[^\r\n]*(?:\r\n|[\r\n])?")
 _SIMPLE_ESCAPES = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "\t": "\t", "n": "\n", "v": "\v", "f": "\f"}
 _SIMPLE_ESCAPES |= {"r": "\r", "e": "\x1b", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
 _HEXADECIMAL = {"x": 2, "u": 4, "U": 8}
@@ -37,25 +37,40 @@ class Text:
             at = self.ends[start - 1]
         return Edit(at, self.ends[end - 1] if start < end else at, self.write(new))
 
+    def of(self, source: str) -> "Text":
+        """Return the same of another file, which differs in no length and in no escape."""
+        places = zip(self.value, self.starts, self.ends, strict=True)
+        value = "".join(source[start] if end - start == 1 else char for char, start, end in places)
+        return replace(self, value=value)
+
     def place(self, at: int) -> int:
         """Return the place of a character in the file."""
         return self.starts[at] if at < len(self.starts) else (self.ends[-1] if self.ends else self.begin)
 
 
-def text_of(source: str, start: int, end: int, style: str) -> Text | None:
-    """Return the characters of a scalar; None if it is of a form that is not understood."""
+def text_of(source: str, start: int, end: int, style: str, value: str) -> Text | None:
+    """Return the characters of a scalar with this value; None if it is of a form that is not understood."""
     try:
-        if style == "json":
-            return _text(_json(source, start + 1, end - 1), start + 1, lambda new: json.dumps(new)[1:-1])
-        if style == "'":
-            return _text(_folded(_single(source, start + 1, end - 1)), start + 1, _doubled)
-        if style == '"':
-            return _text(_folded(_double(source, start + 1, end - 1)), start + 1, _escaped)
-        if style == "":
-            return _text(_folded(_plain(source, start, end)), start, str)
-        return _text(_block(source, start, end), start, str)
+        made = _texts(source, start, end, style)
+        return next((text for text in made if text.value == value), None)
     except (ValueError, IndexError):
         return None
+
+
+def _texts(source: str, start: int, end: int, style: str) -> Iterator[Text]:
+    """Yield what a scalar may be; more than one if a block gives its indentation relative to its parent."""
+    match style:
+        case "json":
+            yield _text(_json(source, start + 1, end - 1), start + 1, lambda new: json.dumps(new)[1:-1])
+        case "'":
+            yield _text(_folded(_single(source, start + 1, end - 1)), start + 1, _doubled)
+        case '"':
+            yield _text(_folded(_double(source, start + 1, end - 1)), start + 1, _escaped)
+        case "":
+            yield _text(_folded(_plain(source, start, end)), start, str)
+        case _:
+            for indent in range(_most_indent(source, start, end), -1, -1):
+                yield _text(_block(source, start, end, indent), start, str)
 
 
 def _text(characters: Iterator[_Character], begin: int, write: Callable[[str], str]) -> Text:
@@ -143,26 +158,22 @@ def _newlines(breaks: list[_Character]) -> list[_Character]:
     return [("\n", start, end) for _, start, end in breaks]
 
 
-def _block(source: str, start: int, end: int) -> Iterator[_Character]:
+def _most_indent(source: str, start: int, end: int) -> int:
+    header = _HEADER.match(source, start, end)
+    lines = _lines(source, header.end() if header else end, end)
+    return next((len(line) - len(line.lstrip(" ")) for _, _, line in lines if line.strip(" ")), 0)
+
+
+def _block(source: str, start: int, end: int, indent: int) -> Iterator[_Character]:
     """Yield the characters of a literal or folded block, from its header on."""
     header = _HEADER.match(source, start, end)
     if header is None:
         return
-    lines = list(_lines(source, header.end(), end))
-    filled = [line for line in lines if line[2].strip(" ")]
-    if not filled:
-        raise ValueError("the block is empty")
-    indent = len(filled[0][2]) - len(filled[0][2].lstrip(" "))
-    if header[1]:
-        raise ValueError("the block says its indentation")
-    kept: list[_Character] = []
-    for at, after, content in lines:
-        kept += [
-            (char, at + indent + place, at + indent + place + 1)
-            for place, char in enumerate(content[indent:])
-        ]
-        kept.append(("\n", at + len(content), after))
-    chomped = _chomped(kept, header[0])
+    found: list[_Character] = []
+    for at, after, line in _lines(source, header.end(), end):
+        found += [(char, at + place, at + place + 1) for place, char in enumerate(line) if place >= indent]
+        found.append(("\n", at + len(line), after))
+    chomped = _chomped(found, header[0])
     yield from chomped if header[0][0] == "|" else _unfolded(chomped)
 
 
