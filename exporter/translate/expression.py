@@ -37,6 +37,13 @@ def translate_expression(text: str, names: Names, *, only_series: bool = False) 
     """
     if not concerns(text, names):
         return Translated()
+    try:
+        return _translated(text, names, only_series=only_series)
+    except RecursionError:
+        raise UntranslatableError("the expression is nested too deeply") from None
+
+
+def _translated(text: str, names: Names, *, only_series: bool) -> Translated:
     root = tree(text)
     edits = Edits()
     metrics, labels = Metrics(names, edits), Labels(names, edits)

@@ -54,7 +54,7 @@ class Labels:
         return token is not None and token.text[1:-1] in self._names.labels
 
     def _group(self, tokens: Sequence[Token]) -> None:
-        if any(token.text == _NAME for token in tokens):
+        if any(_label(token) == _NAME for token in tokens):
             raise UntranslatableError("the names of the series, which change, are a label of the result")
         self._replace(tokens)
 

@@ -9,7 +9,10 @@ from exporter.translate.tokens import VARIABLE, Token
 from exporter.translate.tree import Matcher, Node
 
 MIXED = Series("", Fraction(0))
-"""Several series of different units: only whether they exist, or how many there are, stays the same."""
+"""Several names whose units change: only whether they exist, or how many there are, stays the same.
+
+Not even the same factor can be undone: without their names, such series have the same labels.
+"""
 
 _ALTERNATIVES = re.compile(r"\w+(\|\w+)*")
 # Other patterns could take Python very long.
@@ -71,7 +74,9 @@ class Metrics:
             self._edits.replace(
                 matcher.value.start + 1, matcher.value.end - 1, "|".join(each.name for each in new)
             )
-            return new[0] if len({(each.factor, each.steps) for each in new}) == 1 else MIXED
+            if len(new) > 1 and any(each.factor != 1 for each in new):
+                return MIXED
+            return new[0]
         if not _SIMPLE.fullmatch(pattern):
             if "DCGM" in pattern:
                 raise UntranslatableError(f'the pattern "{pattern}" is not understood')
@@ -101,7 +106,7 @@ class Metrics:
 
     def _add_matchers(self, selector: Node, new: Series) -> None:
         if new.matchers:
-            added = ",".join(f'{label}="{value}"' for label, value in new.matchers.items())
-            more = "," if selector.matchers else ""
+            added = ", ".join(f'{label}="{value}"' for label, value in new.matchers.items())
+            more = ", " if selector.matchers else ""
             text = f"{added}{more}" if selector.braces else f"{{{added}}}"
             self._edits.replace(selector.brace, selector.brace, text)

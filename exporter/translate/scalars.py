@@ -13,6 +13,8 @@ _Character = tuple[str, int, int]
 _BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
 _JSON = re.compile(r"\\u[0-9a-fA-F]{4}(?:\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\.|.", re.DOTALL)
 _HEADER = re.compile(r"[|>][-+0-9]*[^\r\n]*(?:\r\n|[\r\n])?")
+# Anchors and tags.
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _SIMPLE_ESCAPES = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "\t": "\t", "n": "\n", "v": "\v", "f": "\f"}
 _SIMPLE_ESCAPES |= {"r": "\r", "e": "\x1b", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
 _HEXADECIMAL = {"x": 2, "u": 4, "U": 8}
@@ -59,6 +61,8 @@ def text_of(source: str, start: int, end: int, style: str, value: str) -> Text |
 
 def _texts(source: str, start: int, end: int, style: str) -> Iterator[Text]:
     """Yield what a scalar may be; more than one if a block gives its indentation relative to its parent."""
+    if style != "json" and (properties := _PROPERTIES.match(source, start, end)):
+        start = properties.end()
     match style:
         case "json":
             yield _text(_json(source, start + 1, end - 1), start + 1, lambda new: json.dumps(new)[1:-1])

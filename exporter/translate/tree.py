@@ -71,12 +71,9 @@ class Node:
 
 
 def tree(text: str) -> Node:
-    """Return the tree of an expression; raises UntranslatableError if it cannot be parsed."""
+    """Return the tree of an expression; raises UntranslatableError if it cannot be parsed, or RecursionError."""
     words = tokens(text)
-    try:
-        return _Locator(words).located(_parsed(words))
-    except RecursionError:
-        raise UntranslatableError("the expression is nested too deeply") from None
+    return _Locator(words).located(_parsed(words))
 
 
 def _parsed(words: Sequence[Token]) -> promql_parser.Expr:
@@ -88,7 +85,9 @@ def _parsed(words: Sequence[Token]) -> promql_parser.Expr:
     for chosen in product(*choices):
         try:
             return promql_parser.parse(" ".join(chosen))
-        except ValueError as error:
+        except BaseException as error:  # its panics are no Exception
+            if not isinstance(error, ValueError) and type(error).__name__ != "PanicException":
+                raise
             first = first or str(error)
     raise UntranslatableError(f"the expression cannot be parsed: {first}")
 

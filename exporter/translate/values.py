@@ -15,8 +15,8 @@ from exporter.translate.metrics import MIXED, Metrics
 from exporter.translate.names import Series, UntranslatableError
 from exporter.translate.tree import Node
 
-Exactness: TypeAlias = Literal["", "sign", "zero", "equal"]
-"""How a value is compared if the old unit's rounding matters: whether it is above 0, is 0, or is equal."""
+Exactness: TypeAlias = Literal["", "sign", "zero", "equal", "step"]
+"""Why the old unit's rounding matters: whether a value is above 0, is 0, is equal, or what it is rounded to."""
 
 _ONE = Fraction(1)
 _COMPARISONS: Final = frozenset({"==", "!=", ">", "<", ">=", "<="})
@@ -85,7 +85,7 @@ class Values:
         if exact and "finer" in steps:
             name = "floor"
         # A percentage that was divided by 100 is not always the same after a multiplication by 100.
-        elif exact == "equal" and factor < 1:
+        elif exact in ("equal", "step") and factor < 1:
             name = "round"
         else:
             return factor
@@ -136,7 +136,7 @@ class Values:
         if inner.kind == "subquery":
             self.keep(inner.parts[0], tight=True)
         elif inner.kind != "range":
-            self.keep(part)
+            self.keep(part, "step" if call.name in ("ceil", "floor") else "")
         elif self.factor(inner) != 1:
             raise UntranslatableError(f"{call.name}() is not proportional to its values")
 
@@ -162,6 +162,8 @@ class Values:
             return _ONE
         if node.name in _COMPARISONS:
             exact = self._exactness(node)
+        elif node.name == "%":
+            exact = "step"
         if node.name in ("or", "^"):
             factors_of = [_ONE, _ONE]
             for part in node.parts:
@@ -216,7 +218,7 @@ class Values:
         if factor == 1:
             return
         if factor == MIXED.factor:
-            raise UntranslatableError("series of several units are selected at once")
+            raise UntranslatableError("several names whose units change are selected at once")
         if node.kind in ("range", "subquery"):
             raise UntranslatableError("the values of a range cannot be converted")
         if self._absorbed(node, factor):
