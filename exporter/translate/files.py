@@ -31,8 +31,11 @@ def translate_file(text: str, names: Names) -> TranslatedFile:
     content = text.removeprefix(_MARK)
     documents = read(content)
     places = Places(names)
-    for document in documents:
-        places.translate(document)
+    try:
+        for document in documents:
+            places.translate(document)
+    except RecursionError:
+        raise DocumentError("it is nested too deeply") from None
     new = changed(content, places.edits())
     _check(documents, new, places)
     findings = {*places.findings, *(_optional(*pair, at) for pair, at in places.optional.items())}
@@ -42,8 +45,8 @@ def translate_file(text: str, names: Names) -> TranslatedFile:
 
 def _optional(old: str, new: str, place: int) -> Finding:
     reason = (
-        f"{old} is no default counter of dcgm-exporter: {new} is printed only if its collector file lists it; "
-        f"--keep {old} keeps the old name"
+        f"{old} is no default counter of dcgm-exporter: {new} is printed only if its collector file "
+        f"lists it; --keep {old} keeps the old name"
     )
     return Finding(place, "note", reason)
 

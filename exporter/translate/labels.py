@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from exporter.translate.edits import Edits
 from exporter.translate.names import Names, UntranslatableError
-from exporter.translate.tokens import Token
+from exporter.translate.tokens import VARIABLE, Token
 from exporter.translate.tree import Node
 
 # The first and the last argument with a label; None is the last one of the call.
@@ -15,6 +15,8 @@ _ARGUMENTS: Mapping[str, Sequence[tuple[int, int | None]]] = {
     "sort_by_label_desc": ((1, None),),
 }
 _NAME = "__name__"
+# Their values are those of targets, and not of nodes or GPUs.
+_TARGET_LABELS = frozenset({"job", "instance", "service", "endpoint"})
 
 
 class Labels:
@@ -28,6 +30,7 @@ class Labels:
         """Replace all labels; raises UntranslatableError."""
         for node in root.walk():
             if node.kind == "selector" and self._is_dcgm(node):
+                self._check_target(node)
                 self._replace([matcher.label for matcher in node.matchers if matcher.label is not None])
             elif node.kind == "aggregate" and self.carries(node):
                 self._group([token for tokens in node.groups.values() for token in tokens])
@@ -46,6 +49,13 @@ class Labels:
     def _is_dcgm(self, selector: Node) -> bool:
         named = [m.value.text.strip("\"'`") for m in selector.matchers if _names_metric(m.label)]
         return any("DCGM" in name or self._names.is_dcgm(name) for name in (selector.name, *named))
+
+    def _check_target(self, selector: Node) -> None:
+        """Refuse a selector for the targets of dcgm-exporter, if the new series are of another exporter."""
+        for label, _, value in selector.matchers if self._names.complete else ():
+            fixed = value.text[1:-1] not in ("", ".*", ".+") and VARIABLE.search(value.text) is None
+            if fixed and label is not None and _label(label) in _TARGET_LABELS:
+                raise UntranslatableError(f"{_label(label)}={value.text} selects targets of dcgm-exporter")
 
     def _makes_label(self, node: Node) -> bool:
         if node.kind != "call" or node.name not in ("label_replace", "label_join"):

@@ -39,7 +39,7 @@ class Names:
     labels: Mapping[str, str]
     # Labels that the new series do not have, with the reason.
     absent_labels: Mapping[str, str] = field(default_factory=dict)
-    # Whether every series of DCGM has to be replaced.
+    # Whether every series of DCGM has to be replaced, by one of another exporter.
     complete: bool = False
     # Recording rules of series of DCGM: their labels are replaced, and their names stay.
     records: frozenset[str] = frozenset()

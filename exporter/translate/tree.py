@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import promql_parser
 from promql_parser import ValueType
@@ -31,11 +31,10 @@ promql_parser.register_extra_functions(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """A matcher of a selector; ``label`` is None for a name in quotes."""
+class Matcher(NamedTuple):
+    """A matcher of a selector."""
 
-    label: Token | None
+    label: Token | None  # None for a name in quotes
     operator: str
     value: Token
 
@@ -71,7 +70,7 @@ class Node:
 
 
 def tree(text: str) -> Node:
-    """Return the tree of an expression; raises UntranslatableError if it cannot be parsed, or RecursionError."""
+    """Return the tree of an expression; raises UntranslatableError or RecursionError."""
     words = tokens(text)
     return _Locator(words).located(_parsed(words))
 

@@ -16,7 +16,7 @@ from exporter.translate.names import Series, UntranslatableError
 from exporter.translate.tree import Node
 
 Exactness: TypeAlias = Literal["", "sign", "zero", "equal", "step"]
-"""Why the old unit's rounding matters: whether a value is above 0, is 0, is equal, or what it is rounded to."""
+"""Why the old unit's rounding matters: whether a value is above 0, is 0, is equal, or how it is rounded."""
 
 _ONE = Fraction(1)
 _COMPARISONS: Final = frozenset({"==", "!=", ">", "<", ">=", "<="})

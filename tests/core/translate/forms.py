@@ -122,7 +122,9 @@ TRANSLATED: Final[dict[str, str]] = {
     ),
     "DCGM_FI_DEV_GPU_UTIL == 57": "round(DCGM_FI_DEV_GPU_UTIL_RATIO * 100) == 57",
     "DCGM_FI_DEV_GPU_UTIL == bool 100": "round(DCGM_FI_DEV_GPU_UTIL_RATIO * 100) == bool 100",
-    "avg_over_time(DCGM_FI_DEV_GPU_UTIL[9m]) == 0": "avg_over_time(DCGM_FI_DEV_GPU_UTIL_RATIO[9m]) * 100 == 0",
+    "avg_over_time(DCGM_FI_DEV_GPU_UTIL[9m]) == 0": (
+        "avg_over_time(DCGM_FI_DEV_GPU_UTIL_RATIO[9m]) * 100 == 0"
+    ),
     # Labels.
     'avg by (Hostname) (DCGM_FI_DEV_GPU_UTIL{Hostname=~"h.*"})': (
         'avg by (hostname) (DCGM_FI_DEV_GPU_UTIL_RATIO{hostname=~"h.*"}) * 100'
@@ -154,8 +156,12 @@ TRANSLATED: Final[dict[str, str]] = {
         'count({__name__=~"DCGM_FI_DEV_GPU_TEMP_CELSIUS|DCGM_FI_DEV_FB_USED_BYTES"})'
     ),
     # Comments and lines.
-    "DCGM_FI_DEV_GPU_UTIL # busy\n  > 80 # percent": "DCGM_FI_DEV_GPU_UTIL_RATIO * 100 # busy\n  > 80 # percent",
-    "DCGM_FI_DEV_FB_USED # MiB\n* 1024 * 1024": "DCGM_FI_DEV_FB_USED_BYTES # MiB\n* 1024 * 1024 / 1024 / 1024",
+    "DCGM_FI_DEV_GPU_UTIL # busy\n  > 80 # percent": (
+        "DCGM_FI_DEV_GPU_UTIL_RATIO * 100 # busy\n  > 80 # percent"
+    ),
+    "DCGM_FI_DEV_FB_USED # MiB\n* 1024 * 1024": (
+        "DCGM_FI_DEV_FB_USED_BYTES # MiB\n* 1024 * 1024 / 1024 / 1024"
+    ),
     "SUM BY (gpu) (DCGM_FI_DEV_GPU_UTIL)": "SUM BY (gpu) (DCGM_FI_DEV_GPU_UTIL_RATIO) * 100",
 }
 
@@ -238,6 +244,7 @@ NOT_OURS: Final[dict[str, str]] = {
     'DCGM_FI_DEV_GPU_UTIL{modelName=~"A100.*"}': "gpuslice_gpu_info",
     'DCGM_FI_DEV_FB_USED{GPU_I_ID!=""}': "gpuslice_mig",
     "DCGM_FI_DEV_XID_ERRORS > 0": "the code is a label",
+    'DCGM_FI_DEV_GPU_TEMP{job="dcgm-exporter"}': "selects targets of dcgm-exporter",
     "DCGM_FI_PROF_PCIE_TX_BYTES": "byte counters",
     "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT": "known to mean the same",
     '{__name__=~"DCGM_FI_DEV_GPU_TEMP|DCGM_FI_DEV_SM_CLOCK"}': "several selectors",

@@ -68,12 +68,12 @@ def test_files_are_changed_in_place(files: dict[str, Path]) -> None:
 def test_what_is_not_translated_is_listed_with_its_place(files: dict[str, Path]) -> None:
     """The rest of the file is translated."""
     done = run("translate", "--print", files["partly"])
+    odd = "changes(DCGM_FI_DEV_FB_USED[5m]) > 5"
 
     assert done.returncode == 1
     assert done.stdout == PARTLY.replace("UTIL >", "UTIL_RATIO * 100 >")
     assert done.stderr.splitlines() == [
-        f"{files['partly']}:6: not translated: changes() counts other steps in the new unit: "
-        "changes(DCGM_FI_DEV_FB_USED[5m]) > 5",
+        f"{files['partly']}:6: not translated: changes() counts other steps in the new unit: {odd}",
         "1 expression translated, 1 not, in 1 file",
     ]
 
@@ -98,7 +98,8 @@ def test_other_targets_and_kept_names(files: dict[str, Path]) -> None:
 
 def test_a_record_with_an_old_name_is_kept(tmp_path: Path) -> None:
     """It may be there to give the old name back."""
-    text = "- {record: DCGM_FI_DEV_GPU_UTIL, expr: DCGM_FI_DEV_GPU_UTIL_RATIO * 100}\n- expr: DCGM_FI_DEV_GPU_UTIL\n"
+    text = "- {record: DCGM_FI_DEV_GPU_UTIL, expr: DCGM_FI_DEV_GPU_UTIL_RATIO * 100}\n"
+    text += "- expr: DCGM_FI_DEV_GPU_UTIL\n"
     (tmp_path / "a.yaml").write_text(text)
     done = run("translate", "--print", tmp_path / "a.yaml")
 
@@ -139,7 +140,9 @@ def test_a_file_of_other_bytes_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_the_parser_it_names_what_to_install(files: dict[str, Path]) -> None:
-    loaded = [name for name in sys.modules if name.startswith(("exporter.translate", "exporter.commands.translate"))]
+    loaded = [
+        name for name in sys.modules if name.startswith(("exporter.translate", "exporter.commands.translate"))
+    ]
     with patch.dict(sys.modules, {"promql_parser": None}):
         for name in loaded:
             del sys.modules[name]

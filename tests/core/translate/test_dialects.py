@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+from exporter.commands.metrics import dialect_table
 from exporter.metrics.dcgm import DCGM, DEFAULT
 from exporter.metrics.dcgm.dialects import DEFAULTS, LABELS, RENAMED
 from exporter.metrics.dcgm.own_names import NO_EQUAL, OWN
@@ -89,3 +90,7 @@ def test_our_series_are_those_of_the_migration_page() -> None:
 def test_a_field_has_an_equal_series_or_a_reason() -> None:
     assert not OWN.keys() & NO_EQUAL.keys()
     assert {family.name for family in DEFAULT} <= OWN.keys() | NO_EQUAL.keys()
+
+
+def test_the_page_has_the_table() -> None:
+    assert dialect_table() in (ROOT / "docs/translate.md").read_text(encoding="utf-8"), "run make docs"

@@ -152,7 +152,10 @@ def test_fields_of_a_panel_have_the_new_labels() -> None:
 @pytest.mark.parametrize(
     ("query", "new"),
     [
-        ("label_values(DCGM_FI_DEV_GPU_UTIL, Hostname)", "label_values(DCGM_FI_DEV_GPU_UTIL_RATIO, hostname)"),
+        (
+            "label_values(DCGM_FI_DEV_GPU_UTIL, Hostname)",
+            "label_values(DCGM_FI_DEV_GPU_UTIL_RATIO, hostname)",
+        ),
         (
             'label_values(DCGM_FI_DEV_FB_USED{Hostname=~"$Hostname",gpu!=""},gpu)',
             'label_values(DCGM_FI_DEV_FB_USED_BYTES{hostname=~"$Hostname",gpu!=""},gpu)',
@@ -242,7 +245,7 @@ data:
         'sum(DCGM_FI_DEV_FB_USED{pod=\\"a\\"}) * 1024 * 1024', 'sum(DCGM_FI_DEV_FB_USED_BYTES{pod=\\"a\\"})'
     )
     assert (level, expression) == ("problem", "changes(DCGM_FI_DEV_FB_USED[5m])")
-    assert "changes" in text[place:].split("\n")[0]
+    assert "changes" in text[place:].partition("\n")[0]
     assert "other steps" in reason
 
 
@@ -312,7 +315,7 @@ data:
 """
     done = _translated(text)
 
-    assert [(found.level, text[found.place :].split(" ")[0]) for found in done.findings] == [
+    assert [(found.level, text[found.place :].partition(" ")[0]) for found in done.findings] == [
         ("note", "DCGM_FI_DEV_GPU_TEMP"),
         ("problem", "'DCGM_FI_DEV_GPU_UTIL{pod!=\"\"}'\n"),
         ("problem", "|\n"),
@@ -321,11 +324,16 @@ data:
 
 
 def test_new_names_outside_of_the_default_counters_are_reported_once() -> None:
-    text = "- expr: DCGM_FI_PROF_SM_ACTIVE\n- expr: DCGM_FI_PROF_SM_ACTIVE * 2\n- expr: DCGM_FI_DEV_FB_TOTAL\n"
+    text = (
+        "- expr: DCGM_FI_PROF_SM_ACTIVE\n- expr: DCGM_FI_PROF_SM_ACTIVE * 2\n- expr: DCGM_FI_DEV_FB_TOTAL\n"
+    )
     (found,) = _translated(text).findings
 
     assert found.level == "note"
     assert "DCGM_FI_PROF_SM_UTIL_RATIO is printed only if" in found.reason
+
+
+PRINTF = '{{ printf "DCGM_FI_DEV_GPU_UTIL{gpu=%q}" $labels.gpu | query }}'
 
 
 @pytest.mark.parametrize(
@@ -333,8 +341,7 @@ def test_new_names_outside_of_the_default_counters_are_reported_once() -> None:
     [
         ('- {expr: DCGM_FI_DEV_GPU_TEMP, legendFormat: "{{__name__}}"}', "the names of the series"),
         (
-            "- alert: A\n  expr: DCGM_FI_DEV_GPU_TEMP\n"
-            '  annotations: {a: \'{{ printf "DCGM_FI_DEV_GPU_UTIL{gpu=%q}" $labels.gpu | query }}\'}',
+            f"- alert: A\n  expr: DCGM_FI_DEV_GPU_TEMP\n  annotations: {{a: '{PRINTF}'}}",
             "is put together",
         ),
         ('templating: {list: [{type: query, query: "metrics(DCGM_FI_DEV_.*)"}]}', "by a pattern"),
@@ -361,7 +368,9 @@ groups:
       - {record: node:util, expr: sum by (Hostname) (gpu:util)}
       - {record: other, expr: up}
 """
-    second = "- {expr: 'node:util{Hostname=\"a\"}', legendFormat: '{{Hostname}}'}\n- expr: other{Hostname=\"a\"}\n"
+    second = (
+        "- {expr: 'node:util{Hostname=\"a\"}', legendFormat: '{{Hostname}}'}\n- expr: other{Hostname=\"a\"}\n"
+    )
     found = records([first, second, "{ broken"], NAMES)
 
     assert found == {"gpu:util", "node:util"}
@@ -370,18 +379,34 @@ groups:
     )
 
 
+def test_a_file_that_is_nested_too_deeply_is_refused() -> None:
+    """Whichever part of the program meets it first."""
+    for depth in range(100, 1000, 50):
+        text = "[" * depth + '{"expr": "DCGM_FI_DEV_GPU_TEMP"}' + "]" * depth
+        try:
+            assert _translated(text).translated == 1
+        except DocumentError as error:
+            assert str(error) == "it is nested too deeply"  # noqa: PT017 - either of both
+            return
+    pytest.fail("nothing was refused")
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "a: &a [DCGM_FI_DEV_GPU_UTIL]\n"
-        + "\n".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefghijklm", "bcdefghijklmn", strict=True)),
+        + "\n".join(
+            f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]"
+            for a, b in zip("abcdefghijklm", "bcdefghijklmn", strict=True)
+        ),
         "a: &a\n  b: *a\n  expr: DCGM_FI_DEV_GPU_UTIL\n",
         '"DCGM_FI_DEV_GPU_UTIL"',
         '{"expr": "DCGM_FI_DEV_GPU_UTIL", "expr": 5}',
         "expr: [DCGM_FI_DEV_GPU_UTIL]\nannotations: [1]\ntargets: 5\ntemplating: {list: [5, {query: [x]}]}",
         "? {expr: DCGM_FI_DEV_GPU_UTIL}\n: x",
+        "a: [" * 3 + "DCGM_FI_DEV_GPU_UTIL" + "]" * 3,
     ],
-    ids=["bomb", "circle", "scalar", "twice", "types", "key"],
+    ids=["bomb", "circle", "scalar", "twice", "types", "key", "lists"],
 )
 def test_strange_files_do_no_harm(text: str) -> None:
     """They are translated, or reported."""

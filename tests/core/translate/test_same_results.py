@@ -69,9 +69,9 @@ def _answer(server: Prometheus, expression: str, labels: dict[str, str] | None =
         return {(): float(data["result"][1])}
     new = labels or {}
     return {
-        tuple(sorted((new.get(name, name), text) for name, text in one["metric"].items() if name != "__name__")): (
-            float(one["value"][1])
-        )
+        tuple(
+            sorted((new.get(name, name), text) for name, text in one["metric"].items() if name != "__name__")
+        ): (float(one["value"][1]))
         for one in data["result"]
     }
 
