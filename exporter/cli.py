@@ -204,7 +204,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         # The options of the other commands are not needed.
         if name == argv[0]:
             OPTIONS.get(name, lambda _: None)(command)
-            add_options(command, name)
+            # It reads files, and no node.
+            if name != TRANSLATE:
+                add_options(command, name)
     return parser.parse_args(argv)
 
 

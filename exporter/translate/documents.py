@@ -1,4 +1,4 @@
-"""YAML and JSON as trees of scalars that know their place in the file, to be changed without writing anew.
+"""YAML and JSON as trees of scalars with their places in the file, which are changed there.
 
 Comments, order, anchors, quotes and indentation stay as they are. Templates of Helm that are no YAML are
 read over.
@@ -39,7 +39,7 @@ class Scalar:
 
     @cached_property
     def text(self) -> Text | None:
-        """Return its characters with their places; None if they cannot be told."""
+        """Return its characters with their places; None if the places are unknown."""
         return text_of(self.source, self.start, self.end, self.style, self.value)
 
 
@@ -137,7 +137,7 @@ def _yaml(text: str) -> list[Node]:
 
 def _composed(readable: str, text: str) -> list[Node]:
     made: dict[int, Node] = {}
-    # All of them at once: nodes are told apart by their addresses.
+    # All of them at once: nodes are identified by their addresses.
     composed = list(yaml.compose_all(readable, Loader=_LOADER))
     roots = [_converted(root, readable, made) for root in composed if root is not None]
     for scalar in [*made.values()] if readable is not text else ():

@@ -33,7 +33,7 @@ _LINEAR = _ORDERED | frozenset(
 _PASSING = frozenset({"abs", "scalar", "vector", "label_replace", "label_join"})
 _LINEAR_AGGREGATES = frozenset({"sum", "avg", "min", "max", "stddev", "quantile"})
 _ROUNDING_AGGREGATES = frozenset({"sum", "avg", "min", "max"})
-# Those whose result has nothing to do with the values.
+# Those that count series or samples: their result does not depend on the values.
 _COUNTING = frozenset(
     {"count_over_time", "present_over_time", "absent", "absent_over_time", "timestamp", "count", "group"}
     | {"ts_of_min_over_time", "ts_of_max_over_time", "ts_of_last_over_time", "ts_of_first_over_time"}

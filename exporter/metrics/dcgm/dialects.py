@@ -27,7 +27,7 @@ class Field:
     new: str
     # The new value is the old one times this.
     factor: Fraction = Fraction(1)
-    # Whether the new unit tells the same values apart, more (the old one was rounded down), or fewer.
+    # Whether the new unit distinguishes the same values, more (the old one was rounded down), or fewer.
     steps: Steps = "same"
     old_type: FieldType = "gauge"
     new_type: FieldType = "gauge"

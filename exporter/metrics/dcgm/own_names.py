@@ -15,7 +15,7 @@ class OwnSeries:
     name: str
     # Our value is DCGM's times this.
     factor: Fraction
-    # Whether our unit tells the same values apart as the field's old unit.
+    # Whether our unit distinguishes the same values as the field's old unit.
     steps: Steps
     # Matchers that select the field among the series of that name.
     matchers: Mapping[str, str]
