@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from exporter import __version__
-from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS
+from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE
 from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
 from exporter.output import print_text, set_up_logging, write_whole
@@ -153,6 +153,18 @@ async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+async def _translate(arguments: argparse.Namespace, _settings: Settings) -> int:
+    try:
+        from exporter.commands.translate import translate  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as error:
+        if error.name != "promql_parser":
+            raise
+        raise SettingsError("translate needs: pip install 'gpuslice-exporter[translate]'") from None
+    return translate(
+        arguments.files, arguments.to, arguments.keep, whole=arguments.whole, in_place=arguments.in_place
+    )
+
+
 def _print_line(text: str) -> None:
     print_text(f"{text}\n")
 
@@ -164,6 +176,7 @@ COMMANDS = {
     "doctor": _doctor,
     "record": _record,
     "metrics": _metrics,
+    TRANSLATE: _translate,
     "hub": _hub,
     INSPECT: _inspect,
     ADVISE: _advise,
@@ -191,7 +204,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         # The options of the other commands are not needed.
         if name == argv[0]:
             OPTIONS.get(name, lambda _: None)(command)
-            add_options(command, name)
+            # It reads files, and no node.
+            if name != TRANSLATE:
+                add_options(command, name)
     return parser.parse_args(argv)
 
 

@@ -58,6 +58,7 @@ NAVIGATION = {
     "Help": {
         "Troubleshooting": "docs/troubleshooting",
         "From dcgm-exporter": "docs/migration",
+        "New names of DCGM": "docs/translate",
         "Other exporters": "docs/comparison",
     },
     "Project": {"Decisions": "docs/decisions", "Contributing": "CONTRIBUTING", "Changelog": "CHANGELOG"},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from exporter.config.parse import duration
 
-INSPECT, ADVISE = "inspect", "advise"
+INSPECT, ADVISE, TRANSLATE = "inspect", "advise", "translate"
 DEMO_SCENARIO = "showcase"
 _ADVICE_FORMATS = ("text", "json", "csv")
 _PROMETHEUS = (
@@ -122,6 +122,24 @@ def _advise_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _PROMETHEUS
 
 
+def _translate_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="rules, dashboards or triggers, as YAML or JSON; - is stdin"
+    )
+    parser.add_argument(
+        "--to",
+        choices=("dcgm-4.9", "gpuslice"),
+        default="dcgm-4.9",
+        help="the new names: those of dcgm-exporter 4.9, or our own series. Default: dcgm-4.9",
+    )
+    parser.add_argument(
+        "--keep", action="append", default=[], metavar="NAME", help="leave a series as it is; repeatable"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--print", dest="whole", action="store_true", help="print the file instead of a diff")
+    how.add_argument("--in-place", action="store_true", help="change the files instead of printing a diff")
+
+
 HELP = {
     "serve": "poll this node and serve the page and /metrics (the default)",
     "demo": "the same on a simulated node",
@@ -130,6 +148,8 @@ HELP = {
     "exit code 0: all OK, 1: something degraded, 3: something missing",
     "record": "write a scenario of this node, with UUIDs, serials and names masked",
     "metrics": "print the table of all series as Markdown, or count those of this node",
+    TRANSLATE: "translate rules, dashboards and KEDA triggers from DCGM's old names; prints a diff; "
+    "exit code 0: done, 1: something is not translated, 2: a file is not valid",
     "hub": "serve the page of the whole cluster, with data from a Prometheus",
     INSPECT: "print the GPUs of the cluster, with held and used amounts, from a Prometheus",
     ADVISE: "print which slice would fit each workload of the cluster, from seven days in a Prometheus",
@@ -140,6 +160,7 @@ OPTIONS = {
     "doctor": _doctor_options,
     "record": _record_options,
     "metrics": _metrics_options,
+    TRANSLATE: _translate_options,
     "hub": _hub_options,
     INSPECT: _inspect_options,
     ADVISE: _advise_options,

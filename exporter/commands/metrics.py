@@ -1,6 +1,7 @@
 """``metrics``: the reference page of the exported series, and the number of series of a node in each set."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import chain
 
 from exporter.config import Settings
@@ -20,6 +21,7 @@ from exporter.metrics import (
     Family,
 )
 from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
+from exporter.metrics.dcgm.dialects import RENAMED
 from exporter.metrics.selection import SETS, Selection
 from exporter.model import Snapshot
 
@@ -97,6 +99,24 @@ _SELF_TEXT = """\
 def metrics_markdown() -> str:
     """Return the reference page as Markdown."""
     return "\n".join(chain(_INTRODUCTION.splitlines(), _native(), _dcgm(), _self()))
+
+
+def dialect_table() -> str:
+    """Return the table of DCGM's old and new names as Markdown."""
+    rows = (
+        (_code(field.old), _code(field.new), _conversion(field.factor), "yes" if field.since else "")
+        for field in RENAMED
+    )
+    return "\n".join((*_table(("old name", "new name", "new value", "by default"), rows), ""))
+
+
+def _conversion(factor: Fraction) -> str:
+    powers = {Fraction(10**6): "10^6", Fraction(2**20): "2^20"}
+    if factor == 1:
+        return "the same"
+    if factor < 1:
+        return f"\N{DIVISION SIGN} {1 / factor}"
+    return f"\N{MULTIPLICATION SIGN} {powers.get(factor, f'{factor.numerator:,}')}"
 
 
 def node_series(snapshot: Snapshot, settings: Settings) -> str:

@@ -1,0 +1,114 @@
+"""``translate``: rules, dashboards and triggers with DCGM's new names, or with ours."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+
+from exporter.config import SettingsError
+from exporter.output import print_text, write_whole
+from exporter.translate.documents import DocumentError
+from exporter.translate.files import TranslatedFile, records, translate_file
+from exporter.translate.names import TARGETS, Names
+from exporter.wording import plural, printable
+
+STANDARD_INPUT = "-"
+# Longer expressions are shortened in reports.
+_MOST_CHARACTERS = 200
+UNTRANSLATED, FAILED = 1, 2
+
+
+def translate(files: Sequence[str], target: str, keep: Sequence[str], *, whole: bool, in_place: bool) -> int:
+    """Print or write the translation of files, and report what was not translated; return the exit code."""
+    if whole and len(files) != 1:
+        raise SettingsError("--print is for one file")
+    if in_place and STANDARD_INPUT in files:
+        raise SettingsError("--in-place needs files, and not the standard input")
+    texts, failed = _read(files)
+    names = _names(texts, target, keep)
+    done: dict[str, TranslatedFile] = {}
+    for file, text in texts.items():
+        try:
+            done[file] = translate_file(text, names)
+        except DocumentError as error:
+            _report(f"{file}: {error}")
+            failed = True
+    for file, translated in done.items():
+        _put_out(file, texts[file], translated, whole=whole, in_place=in_place)
+    problems = [_listed(file, texts[file], translated) for file, translated in done.items()]
+    _report(_summary(done, sum(problems)))
+    if failed:
+        return FAILED
+    return UNTRANSLATED if any(problems) else 0
+
+
+def _read(files: Sequence[str]) -> tuple[dict[str, str], bool]:
+    """Return the texts of the files that can be read, and whether there are others."""
+    texts = {}
+    failed = False
+    for file in files:
+        try:
+            data = sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()
+            texts[file] = data.decode()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
+            _report(f"{file}: {reason}")
+            failed = True
+    return texts, failed
+
+
+def _names(texts: Mapping[str, str], target: str, keep: Sequence[str]) -> Names:
+    names = TARGETS[target]
+    if unknown := sorted(set(keep) - names.series.keys()):
+        raise SettingsError(f"--keep: {', '.join(unknown)} would not be replaced")
+    found = records(texts.values(), names)
+    for record in sorted(found & names.series.keys()):
+        _report(f"note: {record} is a recording rule of these files: it was not replaced")
+    return names.keep({*keep, *found}).with_records(found)
+
+
+def _put_out(file: str, text: str, translated: TranslatedFile, *, whole: bool, in_place: bool) -> None:
+    if whole:
+        print_text(translated.text)
+    elif not in_place:
+        print_text("".join(_diff(file, text, translated.text)))
+    elif translated.text != text:
+        path = Path(file)
+        try:
+            mode = path.stat().st_mode
+            write_whole(path, translated.text)
+            path.chmod(mode)
+        except OSError as error:
+            raise SettingsError(f"--in-place: cannot write {file}: {error.strerror}") from None
+
+
+def _diff(file: str, old: str, new: str) -> Iterator[str]:
+    # Not splitlines(): other characters than line feeds end its lines, too.
+    path = file.lstrip("/")
+    before, after = ([*re.findall("[^\n]*\n|[^\n]+", text)] for text in (old, new))
+    for line in unified_diff(before, after, f"a/{path}", f"b/{path}"):
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _listed(file: str, text: str, translated: TranslatedFile) -> int:
+    """Report the findings of a file; return the number of problems."""
+    for finding in translated.findings:
+        line = text.count("\n", 0, finding.place) + 1
+        kind = "not translated" if finding.level == "problem" else "note"
+        about = f": {finding.text}" if finding.text else ""
+        _report(f"{file}:{line}: {kind}: {finding.reason}{_shortened(about)}")
+    return sum(finding.level == "problem" for finding in translated.findings)
+
+
+def _summary(done: Mapping[str, TranslatedFile], problems: int) -> str:
+    translated = sum(each.translated for each in done.values())
+    return f"{plural(translated, 'expression')} translated, {problems} not, in {plural(len(done), 'file')}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _report(line: str) -> None:
+    sys.stderr.write(f"{printable(line)}\n")

@@ -1,0 +1,234 @@
+"""Finds the expressions of a document: in rules, panels, variables of dashboards, and triggers of KEDA."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, NamedTuple
+
+from exporter.translate.documents import DocumentError, Mapping, Node, Scalar, Sequence, read, scalars
+from exporter.translate.edits import Edit
+from exporter.translate.expression import Translated, concerns, translate_expression
+from exporter.translate.names import Names, UntranslatableError
+from exporter.translate.templates import alert_text, field_text, legend, variable_pattern, variable_query
+
+Change = Callable[[str, Names], list[Edit]]
+
+# Parts of a panel that name labels as fields.
+_FIELDS: Final = ("transformations", "fieldConfig", "options", "links", "styles", "columns")
+_LEGENDS: Final = ("legendFormat", "textFormat", "titleFormat")
+# Texts for people: they may go on naming old series.
+_TEXTS: Final = frozenset(
+    {"title", "description", "summary", "message", "text", "content", "alert", "name", "label", "help"}
+    | {"runbook_url", "displayName", "metricName"}
+)
+_WORD = re.compile(r"[\w:]+")
+_COUNTER = re.compile(r"^ *DCGM_\w+ *, *(?:gauge|counter|label) *,", re.MULTILINE)
+
+
+class Finding(NamedTuple):
+    """What was not translated, or has to be known."""
+
+    place: int
+    level: Literal["problem", "note"]
+    reason: str
+    # What it is about.
+    text: str = ""
+
+
+class Places:
+    """Goes through one document, and collects the changes of its scalars."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._seen: set[int] = set()
+        self.changes: dict[Scalar, list[Edit]] = {}
+        self.findings: list[Finding] = []
+        # Expressions with a change.
+        self.translated = 0
+        # New names that dcgm-exporter prints only if its collector file lists them, with the first place.
+        self.optional: dict[tuple[str, str], int] = {}
+
+    def translate(self, root: Node) -> None:
+        """Find all changes of a document."""
+        self._visit(root)
+        self._report_rest(root)
+
+    def _visit(self, node: Node) -> bool:
+        """Return whether there are queries for series of DCGM in a part."""
+        if id(node) in self._seen or isinstance(node, Scalar):
+            return False
+        self._seen.add(id(node))
+        if isinstance(node, Sequence):
+            return True in [self._visit(item) for item in node.items]
+        found = self._own(node)
+        for key, value in node.pairs:
+            found |= self._embedded(key, value) if isinstance(value, Scalar) else self._visit(value)
+        if found and node.get("targets"):
+            for part in [node.get(key) for key in _FIELDS]:
+                for scalar in scalars(part) if part else ():
+                    self._change(scalar, field_text)
+        if found and isinstance(node.get("data"), Sequence):  # a rule of Grafana
+            self._change_alert(node)
+        return found
+
+    def _own(self, node: Mapping) -> bool:
+        """Translate what a mapping has itself; return whether it is a query for series of DCGM."""
+        expr = node.scalar("expr")
+        if expr is not None:
+            made = self._expression(expr, translate_expression)
+            if made is not None and made.is_dcgm:
+                self._change_alert(node)
+                for key in _LEGENDS:
+                    self._change(node.scalar(key), legend)
+            return made is not None and made.is_dcgm
+        metadata = node.get("metadata")
+        if node.word("type") == "prometheus" and isinstance(metadata, Mapping):
+            query = metadata.scalar("query")
+            return query is not None and bool(self._expression(query, translate_expression))
+        templating = node.get("templating")
+        if isinstance(templating, Mapping):
+            for variable in templating.mappings("list"):
+                self._variable(variable)
+        return False
+
+    def _change_alert(self, rule: Mapping) -> None:
+        for key in ("annotations", "labels"):
+            texts = rule.get(key)
+            for _, value in texts.pairs if isinstance(texts, Mapping) else ():
+                self._change(value if isinstance(value, Scalar) else None, alert_text)
+
+    def _variable(self, variable: Mapping) -> None:
+        if variable.word("type") not in ("query", ""):
+            return
+        query, definition = variable.get("query"), variable.scalar("definition")
+        scalar = query.scalar("query") if isinstance(query, Mapping) else query
+        made = self._expression(scalar, variable_query) if isinstance(scalar, Scalar) else None
+        if definition is not None and isinstance(scalar, Scalar) and definition.value == scalar.value:
+            self._repeat(scalar, definition)
+        elif definition is not None and concerns(definition.value, self._names):
+            self._expression(definition, variable_query)
+        if made is None or not made.is_dcgm or not isinstance(scalar, Scalar):
+            return
+        if "query_result" in scalar.value:
+            self._change(variable.scalar("regex"), variable_pattern)
+        if isinstance(query, Mapping):
+            for key in ("label", "metric"):
+                self._change(query.scalar(key), variable_pattern)
+
+    def _expression(self, scalar: Scalar, translate: Callable[[str, Names], Translated]) -> Translated | None:
+        """Translate an expression; None if that is not possible, which is reported."""
+        if id(scalar) in self._seen:
+            return None
+        self._seen.add(id(scalar))
+        try:
+            made = translate(scalar.value, self._names)
+            self._set(scalar, made.edits)
+        except UntranslatableError as error:
+            self._report(scalar, str(error))
+            return None
+        self.translated += bool(made.edits)
+        for old, new in made.optional.items():
+            self.optional.setdefault((old, new), scalar.start)
+        return made
+
+    def _change(self, scalar: Scalar | None, change: Change) -> None:
+        if scalar is None or id(scalar) in self._seen:
+            return
+        try:
+            edits = change(scalar.value, self._names)
+            if edits:
+                self._seen.add(id(scalar))
+                self._set(scalar, edits)
+        except UntranslatableError as error:
+            self._seen.add(id(scalar))
+            self._report(scalar, str(error))
+
+    def _repeat(self, scalar: Scalar, definition: Scalar) -> None:
+        self._seen.add(id(definition))
+        if scalar in self.changes:
+            self._set(definition, self.changes[scalar])
+
+    def _set(self, scalar: Scalar, edits: list[Edit]) -> None:
+        if edits and scalar.text is None:
+            raise UntranslatableError("this form of a YAML text cannot be changed in place")
+        if edits:
+            self.changes[scalar] = sorted(edits, key=lambda edit: edit.start)
+
+    def _report(self, scalar: Scalar, reason: str) -> None:
+        self.findings.append(Finding(scalar.start, "problem", reason, " ".join(scalar.value.split())))
+
+    def _embedded(self, key: Node, scalar: Scalar) -> bool:
+        """Translate a document in a scalar, such as a dashboard in a ConfigMap."""
+        text = scalar.value
+        if (
+            id(scalar) in self._seen
+            or (isinstance(key, Scalar) and key.value in _TEXTS)
+            or not concerns(text, self._names)
+            or not ("expr" in text or "query" in text)
+        ):
+            return False
+        try:
+            documents = [document for document in read(text) if not isinstance(document, Scalar)]
+        except DocumentError:
+            return False
+        if not documents:
+            return False
+        self._seen.add(id(scalar))
+        inner = Places(self._names)
+        for document in documents:
+            inner.translate(document)
+        text_places = scalar.text
+        self.findings += [
+            finding._replace(place=text_places.place(finding.place) if text_places else scalar.start)
+            for finding in inner.findings
+        ]
+        for names in inner.optional:
+            self.optional.setdefault(names, scalar.start)
+        self.translated += inner.translated
+        try:
+            self._set(scalar, list(inner.edits()))
+        except UntranslatableError as error:
+            self._report(scalar, str(error))
+        return False
+
+    def edits(self) -> Iterator[Edit]:
+        """Yield all changes in the order of the document."""
+        for scalar in sorted(self.changes, key=lambda changed: changed.start):
+            if scalar.text is not None:
+                yield from map(scalar.text.placed, self.changes[scalar])
+
+    def _report_rest(self, root: Node) -> None:
+        """Report old names elsewhere: where they are in use is not known."""
+        old = {*self._names.series, *self._names.unequal}
+        for key, scalar in _with_keys(root):
+            if id(scalar) in self._seen:
+                continue
+            self._seen.add(id(scalar))
+            if named := sorted(old.intersection(_WORD.findall(scalar.value))):
+                level: Literal["problem", "note"] = "note" if key in _TEXTS else "problem"
+                where = "a text" if level == "note" else "not a known place of an expression"
+                if _COUNTER.search(scalar.value):
+                    where = "a collector file of dcgm-exporter, which decides which names are printed"
+                reason = f"{key or 'a key'} was left as it is: {where}, with {_listed(named)}"
+                self.findings.append(Finding(scalar.start, level, reason))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _with_keys(root: Node) -> Iterator[tuple[str, Scalar]]:
+    """Yield all scalars with the key that they are below; keys have none."""
+    seen: set[int] = set()
+    waiting: list[tuple[str, Node]] = [("", root)]
+    while waiting:
+        key, node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Scalar):
+            yield key, node
+        elif isinstance(node, Sequence):
+            waiting += [(key, item) for item in reversed(node.items)]
+        else:
+            for name, value in reversed(node.pairs):
+                waiting += [(name.value if isinstance(name, Scalar) else "", value), ("", name)]
