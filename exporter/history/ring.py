@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple, cast
 
 from exporter.concurrency import in_thread
 from exporter.history import ADDED, FIELDS, Ask, NotKeptError, Past, SeriesKey, Track, Wanted, readings
-from exporter.history.plan import Plan, Tracks, means, plan, shares, whole
-from exporter.history.spans import span_text
+from exporter.history.plan import Plan, Tracks, means, plan, shares, span_text, whole
 from exporter.history.tiers import Cells, Counts, Lane, tiers_of
 from exporter.metrics import IDENTITY_LABELS, Number
 from exporter.model import Snapshot
