@@ -66,14 +66,13 @@ NO_WIDTH = 0xFF
 
 def read_board(files: Files, card: Card, metrics: Metrics, identified: Identified) -> dict[str, Any]:
     """Return the fields of GpuReading of the board. Raises CardSlowError."""
-    architecture = identified.identity.architecture
     folder = card.path / "hwmon"
     paths = (folder / name for name in files.names(folder))
     hwmon = next((path for path in paths if files.text(path / "name") == "amdgpu"), None)
     # Used memory includes what the driver reserves.
     vram = _total_and_used(files, card.path, "mem_info_vram")
     bar1 = _total_and_used(files, card.path, "mem_info_vis_vram")
-    energy_unit_known = metrics.energy_unit_known or architecture in COUNTS_ENERGY
+    energy_unit_known = metrics.energy_unit_known or identified.identity.architecture in COUNTS_ENERGY
     return {
         "memory": None if vram is None else Memory(total=vram[0], used=vram[1], free=vram[0] - vram[1]),
         "bar1": None if bar1 is None else Bar1(total=bar1[0], used=bar1[1]),

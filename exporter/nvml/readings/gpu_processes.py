@@ -237,6 +237,5 @@ def _without_empty_lists(reading: GpuReading, why: str) -> GpuReading:
     )
     if reading.processes != () and mig == reading.mig:
         return reading
-    withheld = {**reading.withheld, "processes": why}
-    reading = replace(reading, mig=mig, withheld=withheld)
+    reading = replace(reading, mig=mig, withheld={**reading.withheld, "processes": why})
     return reading if reading.processes else replace(reading, processes=None, process_utilization=None)
