@@ -12,19 +12,10 @@ from pathlib import Path
 
 from exporter.amd.amdsmi import AmdSmi
 from exporter.amd.card_parts import read_parts
-from exporter.amd.card_readings import read_board
-from exporter.amd.cards import (
-    DRIVER,
-    Card,
-    Identified,
-    driver_at,
-    find_cards,
-    has_nvidia,
-    identify,
-)
+from exporter.amd.card_readings import own_bridges, read_board
+from exporter.amd.cards import DRIVER, Card, Identified, driver_at, find_cards, has_nvidia, identify
 from exporter.amd.gpu_metrics import Metrics, parse
 from exporter.amd.kfd import Kfd, KfdReader
-from exporter.amd.pcie import own_bridges
 from exporter.amd.sysfs_file import CardSlowError, Files
 from exporter.concurrency import ReplaceableWorker
 from exporter.model import DriverInfo, GpuReading, HardwareReading

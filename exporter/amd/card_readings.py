@@ -3,13 +3,12 @@
 ``pcie_bw`` is not read: the driver measures for a second before it answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from exporter.amd.cards import Card, Identified
+from exporter.amd.cards import PCI_ADDRESS, VENDOR, Card, Identified
 from exporter.amd.gpu_metrics import Metrics
-from exporter.amd.pcie import read_link
 from exporter.amd.sysfs_file import Files, properties, to_number
 from exporter.model import Memory
 from exporter.model.bounds import (
@@ -20,6 +19,7 @@ from exporter.model.bounds import (
     MEGAHERTZ,
     MEMORY_ERRORS,
     MILLIWATTS,
+    PCIE_LANES,
     PERCENT,
     Bound,
 )
@@ -29,6 +29,7 @@ from exporter.model.readings import (
     Ecc,
     EccScope,
     EccSeverity,
+    PcieLink,
     PowerLimit,
     PowerPart,
     Topology,
@@ -57,18 +58,21 @@ CLOCKS: Mapping[str, Clock] = {"sclk": "sm", "mclk": "memory"}
 SEVERITIES: Mapping[str, EccSeverity] = {"ce": "corrected", "ue": "uncorrected"}
 # Architectures with the unit of energy that later versions of the table define.
 COUNTS_ENERGY = frozenset({"gfx908", "gfx90a"})
+# PCIe generation by gigatransfers per second of a lane, as the kernel prints them.
+GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+# The kernel's width of an unknown link.
+NO_WIDTH = 0xFF
 
 
 def read_board(files: Files, card: Card, metrics: Metrics, identified: Identified) -> dict[str, Any]:
     """Return the fields of GpuReading of the board. Raises CardSlowError."""
-    architecture = identified.identity.architecture
     folder = card.path / "hwmon"
     paths = (folder / name for name in files.names(folder))
     hwmon = next((path for path in paths if files.text(path / "name") == "amdgpu"), None)
     # Used memory includes what the driver reserves.
     vram = _total_and_used(files, card.path, "mem_info_vram")
     bar1 = _total_and_used(files, card.path, "mem_info_vis_vram")
-    energy_unit_known = metrics.energy_unit_known or architecture in COUNTS_ENERGY
+    energy_unit_known = metrics.energy_unit_known or identified.identity.architecture in COUNTS_ENERGY
     return {
         "memory": None if vram is None else Memory(total=vram[0], used=vram[1], free=vram[0] - vram[1]),
         "bar1": None if bar1 is None else Bar1(total=bar1[0], used=bar1[1]),
@@ -177,3 +181,46 @@ def _topology(files: Files, device: Path) -> Topology | None:
     if node is None and cpus is None:
         return None
     return Topology(numa_node=node if node is not None and node >= 0 else None, cpus=cpus or "")
+
+
+def own_bridges(files: Files, card: Card) -> tuple[Path, ...]:
+    """Return the folders of the bridges between a GPU and its slot, as they are on cards with a switch.
+
+    Their vendor is that of AMD's graphics; the bridges of a processor or board have other vendors.
+    """
+    bridges: list[Path] = []
+    for folder in card.path.resolve().parents:
+        if not PCI_ADDRESS.fullmatch(folder.name) or files.text(folder / "vendor") != VENDOR:
+            break
+        bridges.append(folder)
+    return tuple(bridges)
+
+
+def read_link(files: Files, devices: Sequence[Path]) -> PcieLink | None:
+    """Return the narrowest and slowest of the links of a card: between the GPU, its bridges and the slot.
+
+    A GPU below a bridge on its card has its own link at full width whatever the slot is.
+    """
+    link = PcieLink(
+        generation=_least(_generation(files, device / "current_link_speed") for device in devices),
+        width=_least(_width(files, device / "current_link_width") for device in devices),
+        max_generation=_least(_generation(files, device / "max_link_speed") for device in devices),
+        max_width=_least(_width(files, device / "max_link_width") for device in devices),
+    )
+    return None if link == PcieLink() else link
+
+
+def _least(values: Iterable[int | None]) -> int | None:
+    """Return the least of some numbers; None if one of them is unknown."""
+    known = list(values)
+    numbers = [value for value in known if value is not None]
+    return min(numbers) if len(numbers) == len(known) else None
+
+
+def _generation(files: Files, path: Path) -> int | None:
+    return GENERATIONS.get((files.text(path) or "").partition(" ")[0])
+
+
+def _width(files: Files, path: Path) -> int | None:
+    lanes = files.number(path)
+    return None if lanes in {0, NO_WIDTH} else files.believed(path, lanes, PCIE_LANES)

@@ -13,8 +13,8 @@ from exporter.advice.node_windows import advice_of_node
 from exporter.commands.node import Node
 from exporter.doctor.checks import Doctor
 from exporter.exposition import Exposition
+from exporter.history.plan import spans_of
 from exporter.history.ring import History
-from exporter.history.spans import spans_of
 from exporter.metrics.selection import Selection
 from exporter.model import ContainerRef, Snapshot
 from exporter.model.poll_result import DEADLINE

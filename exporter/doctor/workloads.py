@@ -78,9 +78,8 @@ def _process_view(
         cause = PROC_ROOT_WRONG if "--proc-root" in message else PROCESSES_FAIL
         return cause.check(_PROCESSES, message)
     if not snapshot.node.process_view:
-        reason = snapshot.node.process_view_reason
         cause = PROCESS_LISTS_NOT_HERE if _lists_lacking(snapshot) else PROCESS_LISTS_FAIL
-        return cause.check(_PROCESSES, reason)
+        return cause.check(_PROCESSES, snapshot.node.process_view_reason)
     places = _places(evidence)
     known = [place for place in places if place.known]
     shown = f"{settings.proc_root} shows the node's processes"

@@ -17,13 +17,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from exporter import __version__
-from exporter.exposition.lines import (
-    Entities,
-    LabelCache,
-    lines_of,
-    openmetrics_header,
-    text_header,
-)
+from exporter.exposition.lines import Entities, LabelCache, lines_of, openmetrics_header, text_header
 from exporter.exposition.negotiation import Format, accepts_gzip, choose_format
 from exporter.metrics import ENTITIES, AnyFamily, Level, dcgm
 from exporter.metrics.dcgm import HostnameLabel
@@ -118,10 +112,6 @@ class Exposition:
         if header is None:
             headers[family.name] = header = openmetrics_header(family) if openmetrics else text_header(family)
         return header
-
-    def cached_labels(self) -> int:
-        """Return the number of label strings that are kept."""
-        return len(self._labels) + sum(lines.kept() for _, lines in self._lines)
 
     def _entities(self, level: Level, snapshot: Snapshot) -> Entities:
         rows: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
 from exporter.wording import encodable
@@ -30,14 +30,8 @@ def escape_help(text: str, *, openmetrics: bool) -> str:
     return encodable(text).translate(_ESCAPES if openmetrics else _HELP_ESCAPES)
 
 
-def label_set(names: _Names, values: _Names) -> str:
-    """Return the labels of an entity, with braces; "" without labels."""
-    inner = extra_labels(names, values)
-    return f"{{{inner}}}" if inner else ""
-
-
 def extra_labels(names: _Names, values: _Names) -> str:
-    """Return labels to add to a label set, without braces; labels with an empty value are left out."""
+    """Return labels without the braces of a label set; labels with an empty value are left out."""
     pairs = zip(names, values, strict=True)
     return ",".join([f'{name}="{escape(value)}"' for name, value in pairs if value])
 
@@ -56,16 +50,13 @@ class LabelCache:
         self._previous: dict[tuple[_Names, _Names], str] = {}
         self._current: dict[tuple[_Names, _Names], str] = {}
 
-    def __len__(self) -> int:
-        return len(self._previous | self._current)
-
     def text(self, names: _Names, values: _Names) -> str:
         """Return the label set, rendered only if it is new."""
         key = (names, values)
         text = self._current.get(key)
         if text is None:
             text = self._previous.get(key)
-            self._current[key] = text = label_set(names, values) if text is None else text
+            self._current[key] = text = join_labels("", extra_labels(names, values)) if text is None else text
         return text
 
     def turn(self) -> None:
@@ -81,21 +72,11 @@ class Entities(NamedTuple):
     rows: tuple[Any, ...]
 
 
-class Lines(Protocol):
-    """Renders the samples of one family, and reuses the last bytes if no label and no value has changed.
+def lines_of(family: AnyFamily) -> "_PlainLines | _LabelledLines":
+    """Return the renderer of a family, which reuses the last bytes if no label and no value has changed.
 
     Most entitlements and properties of GPUs stay the same from poll to poll.
     """
-
-    def samples(self, entities: Entities) -> bytes:
-        """Return the lines in UTF-8; nothing if no entity has a sample."""
-
-    def kept(self) -> int:
-        """Return the number of label strings that are kept for this family alone."""
-
-
-def lines_of(family: AnyFamily) -> Lines:
-    """Return the renderer of a family."""
     return _PlainLines(family) if isinstance(family, Family) else _LabelledLines(family)
 
 
@@ -109,14 +90,12 @@ class _PlainLines:
     text: bytes = b""
 
     def samples(self, entities: Entities) -> bytes:
+        """Return the lines in UTF-8; nothing if no entity has a sample."""
         values = list(map(self.family.value, entities.rows))
         if values != self.values or entities.labels is not self.labels:
             self.text = _lines(self.family.name, zip(entities.labels, values, strict=True))
             self.labels, self.values = entities.labels, values
         return self.text
-
-    def kept(self) -> int:
-        return 0
 
 
 @dataclass(slots=True, eq=False)
@@ -130,14 +109,12 @@ class _LabelledLines:
     text: bytes = b""
 
     def samples(self, entities: Entities) -> bytes:
+        """Return the lines in UTF-8; nothing if no entity has a sample."""
         samples = [tuple(self.family.samples(row)) for row in entities.rows]
         if samples != self.last or entities.labels is not self.labels:
             self.text = self._render(entities.labels, samples)
             self.labels, self.last = entities.labels, samples
         return self.text
-
-    def kept(self) -> int:
-        return len(self.extras)
 
     def _render(self, sets: tuple[str, ...], of_entities: list[_Samples]) -> bytes:
         series: dict[str, Number] = {}

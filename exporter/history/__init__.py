@@ -47,18 +47,17 @@ class Wanted:
     holder: tuple[str, str, str] | None = None  # namespace, pod, container; container "" is any of the pod
     summing: bool = False
 
-    def has_level(self, level: str) -> bool:
-        """Return whether series of this level are wanted; a holder has containers only."""
-        return (not self.levels or level in self.levels) and (self.holder is None or level == "container")
-
-    def has_holder(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the container with these labels is of the wanted holder."""
+    def has(self, level: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the series of a level with these labels is wanted; a holder has containers only."""
+        if (self.levels and level not in self.levels) or self.uuid not in ("", labels["uuid"]):
+            return False
         if self.holder is None:
             return True
         namespace, pod, container = self.holder
-        return (labels["namespace"], labels["pod"]) == (namespace, pod) and container in (
-            "",
-            labels["container"],
+        return (
+            level == "container"
+            and (labels["namespace"], labels["pod"]) == (namespace, pod)
+            and container in ("", labels["container"])
         )
 
 

@@ -9,9 +9,8 @@ from functools import partial
 from typing import Literal, NamedTuple, cast
 
 from exporter.concurrency import in_thread
-from exporter.history import ADDED, FIELDS, Ask, NotKeptError, Past, SeriesKey, Track, Wanted, readings
-from exporter.history.plan import Plan, Tracks, means, plan, shares, whole
-from exporter.history.spans import span_text
+from exporter.history import ADDED, FIELDS, Ask, NotKeptError, Past, SeriesKey, Track, readings
+from exporter.history.plan import Plan, Tracks, means, plan, shares, span_text, whole
 from exporter.history.tiers import Cells, Counts, Lane, tiers_of
 from exporter.metrics import IDENTITY_LABELS, Number
 from exporter.model import Snapshot
@@ -95,11 +94,12 @@ class History:
             )
         # All series are copied at the same time, or their sums would not hold.
         with self._lock:
-            chosen = [key for key in self._series if _is_wanted(key, ask.wanted)]
+            chosen = [key for key in self._series if ask.wanted.has(key.level, _labels(key))]
             most = max(1, _MOST_NUMBERS // max(1, sum(len(FIELDS[key.level]) for key in chosen)))
             steps = plan(self._tiers, now=now, end=end, span=ask.span, points=min(ask.points, most))
             copied = self._copy(chosen, steps, counted=summing)
-            gpus = self._copy(self._gpus_of(chosen), steps, counted=True) if summing else []
+            of_gpus = {SeriesKey("gpu", (_labels(key)["uuid"],)) for key in chosen} if summing else set()
+            gpus = self._copy(of_gpus & self._series.keys(), steps, counted=True)
             refused = self._refused
         seen = {series.key.values[0]: whole(series.counts, steps.each) for series in gpus}
         track = partial(_share, seen) if summing else _track
@@ -185,19 +185,6 @@ class History:
             for key, lane in lanes
             if lane.first < steps.stop and lane.last >= steps.first
         ]
-
-    def _gpus_of(self, keys: Iterable[SeriesKey]) -> list[SeriesKey]:
-        gpus = {SeriesKey("gpu", (_labels(key)["uuid"],)) for key in keys}
-        return [gpu for gpu in gpus if gpu in self._series]
-
-
-def _is_wanted(key: SeriesKey, wanted: Wanted) -> bool:
-    labels = _labels(key)
-    return (
-        wanted.has_level(key.level)
-        and wanted.uuid in ("", labels["uuid"])
-        and (key.level != "container" or wanted.has_holder(labels))
-    )
 
 
 def _labels(key: SeriesKey) -> dict[str, str]:

@@ -10,16 +10,7 @@ Here are the levels of the tables: the records of each in a snapshot, with the l
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from exporter.metrics.family import (
-    AnyFamily,
-    Family,
-    FamilyType,
-    Labelled,
-    LabelledFamily,
-    Level,
-    field_name,
-    scaled,
-)
+from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Level, field_name, scaled
 from exporter.metrics.gpu import GPU
 from exporter.metrics.gpu_parts import MIG, VGPU
 from exporter.metrics.holders import CONTAINER, POD, POD_LABELS, label_names
@@ -29,22 +20,13 @@ from exporter.model import Number, Snapshot
 __all__ = [
     "COLLECTOR",
     "CONTAINER",
-    "ENTITIES",
-    "FAMILIES",
     "GPU",
-    "GROUPS",
-    "IDENTITY_LABELS",
-    "LEVEL_LABELS",
     "MIG",
     "NODE",
     "POD",
     "VGPU",
     "AnyFamily",
-    "Entity",
-    "Enumerate",
     "Family",
-    "FamilyType",
-    "Group",
     "Labelled",
     "LabelledFamily",
     "Level",

@@ -72,7 +72,7 @@ class Rows(Generic[Row, Part]):
     """Builder of families with the same name prefix, level and group.
 
     Value functions receive ``part`` of the level's record. A record without that part has no sample. Without
-    a function, the value of a gauge or flag is the part's field of its name.
+    a function, the value is the part's field of the family's name, of a counter without ``_total``.
     """
 
     prefix: str
@@ -118,9 +118,9 @@ class Rows(Generic[Row, Part]):
         read: Callable[[Part], bool | None] = value or attrgetter(name)
         return replace(self._plain("gauge", name, text, lambda part: flag(read(part))), flag=True)
 
-    def counter(self, name: str, text: str, value: _Value[Part]) -> Family[Row]:
+    def counter(self, name: str, text: str, value: _Value[Part] | None = None) -> Family[Row]:
         """Return a counter with one sample for each entity."""
-        return self._plain("counter", name, text, value)
+        return self._plain("counter", name, text, value or attrgetter(name.removesuffix("_total")))
 
     def gauge_by(self, series: str, text: str, samples: _Samples[Part]) -> LabelledFamily[Row]:
         """Return a gauge with a sample for each combination of label values.

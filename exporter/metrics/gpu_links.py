@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from exporter.metrics.family import READING, AnyFamily, keyed
-from exporter.model import C2c, Fabric, Nvlink, Topology
+from exporter.model import C2c, Fabric, Nvlink, Topology, total
 
 _MEGABYTE = 1_000_000
 
@@ -32,8 +32,8 @@ def _c2c_speed(c2c: C2c) -> int | None:
     if c2c.active is None:
         return None
     speeds = [c2c.speeds.get(link) for link, active in c2c.states.items() if active]
-    known = [speed for speed in speeds if speed is not None]
-    return sum(known) * _MEGABYTE if len(known) == len(speeds) else None
+    speed = total(speeds)
+    return None if speed is None else speed * _MEGABYTE
 
 
 def _numa(topology: Topology) -> tuple[str, ...] | None:
@@ -72,7 +72,6 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
     _PCIE.counter(
         "pcie_replays_total",
         "PCIe replays: packets that had to be retransmitted.",
-        lambda gpu: gpu.pcie_replays,
     ),
     READING.grouped("pcie_throughput").standard.gauge_by(
         "pcie_sampled_bytes_per_second{direction}",

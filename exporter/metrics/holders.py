@@ -74,7 +74,6 @@ CONTAINER: tuple[AnyFamily, ...] = (
     _TOTALS.counter(
         "entitled_gpu_seconds_total",
         "GPU-seconds held by the container: time integral of its compute entitlement.",
-        lambda totals: totals.entitled_gpu_seconds,
     ),
     _TOTALS.counter(
         "compute_measured_gpu_seconds_total",
@@ -84,23 +83,19 @@ CONTAINER: tuple[AnyFamily, ...] = (
     _TOTALS.counter(
         "used_gpu_seconds_total",
         "GPU-seconds used by the container: time integral of its compute usage.",
-        lambda totals: totals.used_gpu_seconds,
     ),
     _TOTALS.counter(
         "held_seconds_total",
         "Time for which the container has had an allocation on the device.",
-        lambda totals: totals.held_seconds,
     ),
     _TOTALS.counter(
         "memory_measured_seconds_total",
         "Time for which the container has had an allocation while its memory usage was known.",
-        lambda totals: totals.memory_measured_seconds,
     ),
     _TOTALS.counter(
         "energy_joules_total",
         "GPU energy attributed to the container: by usage while the GPU is active, else by entitlement; "
         "added when the energy of the GPU is read.",
-        lambda totals: totals.energy_joules,
     ),
 )
 
@@ -127,7 +122,7 @@ def label_names(names: Sequence[str]) -> tuple[str, ...]:
     ``app.kubernetes.io/name`` is ``label_app_kubernetes_io_name``. Names that become equal are
     numbered in the order of ``names``, from ``label_a_b_conflict1``; a number already in use is skipped.
     """
-    wanted = [_name(name) for name in names]
+    wanted = ["label_" + _CAMEL.sub(r"\1_\2", _INVALID.sub("_", name)).lower() for name in names]
     shared = {name for name in wanted if wanted.count(name) > 1}
     taken = {name for name in wanted if name not in shared}
     unique = []
@@ -136,10 +131,6 @@ def label_names(names: Sequence[str]) -> tuple[str, ...]:
         taken.add(free)
         unique.append(free)
     return tuple(unique)
-
-
-def _name(name: str) -> str:
-    return "label_" + _CAMEL.sub(r"\1_\2", _INVALID.sub("_", name)).lower()
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -233,7 +224,6 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
     _SHARING.counter(
         "unattributed_energy_joules_total",
         "GPU energy not attributed to any container.",
-        lambda row: row.unattributed_energy_joules,
     ),
     job_info(GPU_ROWS, "GPU as a whole"),
 )

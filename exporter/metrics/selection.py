@@ -50,7 +50,9 @@ class Selection:
 
     def families(self) -> tuple[AnyFamily, ...]:
         """Return the families in the order of the page, each with the samples that its set has."""
-        chosen = {family.name: family for family in self._of_sets()}
+        native = (*NODE, *COLLECTOR) if self.dcgm_names == "only" else FAMILIES
+        of_sets = (of_set(family, self.metric_set) for family in native if has(self.metric_set, family))
+        chosen = {family.name: family for family in (*of_sets, *_UNDER_DCGM_NAMES[self.dcgm_names])}
         # A family of the set that is allowed by name has all of its samples.
         chosen |= {family.name: family for family in ALL if _any(self.allow, family.name)}
         names = (family.name for family in ALL if not _any(self.deny, family.name))
@@ -75,11 +77,6 @@ class Selection:
             if not any(pattern.fullmatch(name) for name in names):
                 nearest = ", ".join(get_close_matches(pattern.pattern, names, _NEAREST))
                 yield f"no series matches {pattern.pattern!r}" + (nearest and f"; similar names: {nearest}")
-
-    def _of_sets(self) -> Iterable[AnyFamily]:
-        native = (*NODE, *COLLECTOR) if self.dcgm_names == "only" else FAMILIES
-        yield from (of_set(family, self.metric_set) for family in native if has(self.metric_set, family))
-        yield from _UNDER_DCGM_NAMES[self.dcgm_names]
 
 
 def has(metric_set: MetricSet, family: AnyFamily) -> bool:

@@ -19,9 +19,8 @@ from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
 from exporter.nvml.readings.answers import forget, keep_only
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
-from exporter.nvml.readings.gpu_processes import ProcessLists, read_utilization
+from exporter.nvml.readings.gpu_processes import ListTrust, ProcessLists, read_utilization, trusted
 from exporter.nvml.readings.paths import GPU, name_of
-from exporter.nvml.readings.process_trust import ListTrust, trusted
 from exporter.nvml.readings.samples import SampleReader
 from exporter.nvml.topology import TopologyReader
 from exporter.nvml.vgpu import VgpuReader

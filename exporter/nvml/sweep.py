@@ -23,8 +23,7 @@ from exporter.nvml.facts import read_mode
 from exporter.nvml.gpu import GpuReader
 from exporter.nvml.readings.answers import flag
 from exporter.nvml.readings.device_reader import SLOW_SECONDS, Schedule
-from exporter.nvml.readings.gpu_processes import running
-from exporter.nvml.readings.process_trust import list_trust
+from exporter.nvml.readings.gpu_processes import list_trust, running
 
 # A lost GPU may come back when the driver is opened again. That takes seconds, in which the healthy GPUs are
 # not read, so the interval doubles as long as the same GPUs are lost.

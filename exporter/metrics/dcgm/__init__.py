@@ -7,11 +7,11 @@ right. And in MIG mode the GPU keeps the readings of the GPU as a whole, next to
 The lower-case names of dcgm-exporter 1.x, in its units, are here too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from exporter.metrics import AnyFamily, Family, Number
+from exporter.metrics import AnyFamily, Family
 from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, MODES, PCIE, POWER, PROFILING, UTILIZATION
 from exporter.metrics.dcgm.entities import DcgmRow, HostnameLabel, entities, legacy_entities
 from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS, THROTTLING, XIDS
@@ -91,16 +91,14 @@ def _renamed(name: str, field: str) -> Family[DcgmRow]:
 
 
 def _violation(name: str, field: str) -> Family[DcgmRow]:
+    """Return a family of times in microseconds, the unit of version 1."""
     family = _renamed(name, field)
-    return replace(family, help=family.help.replace("(ns)", "(us)"), value=_microseconds(family.value))
 
-
-def _microseconds(nanoseconds: Callable[[DcgmRow], Number | None]) -> Callable[[DcgmRow], Number | None]:
     def value(row: DcgmRow) -> int | None:
-        time = nanoseconds(row)
-        return None if time is None else int(time // 1000)
+        nanoseconds = family.value(row)
+        return None if nanoseconds is None else int(nanoseconds // 1000)
 
-    return value
+    return replace(family, help=family.help.replace("(ns)", "(us)"), value=value)
 
 
 _ROWS: Rows[DcgmRow, DcgmRow] = Rows("dcgm_", "dcgm_legacy", whole)

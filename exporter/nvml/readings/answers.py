@@ -5,7 +5,7 @@ the numbers of a reading can be is the bound of its row.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,11 +159,6 @@ def margin(answer: int) -> int:
 def flag(answer: int) -> bool | None:
     """Return True for 1 and False for 0."""
     return {0: False, 1: True}.get(answer)
-
-
-def word(words: Mapping[int, str]) -> Callable[[int], str | None]:
-    """Return a decoder of numbers to words; unknown numbers become None."""
-    return words.get
 
 
 def memory(answer: Any) -> Memory | float | None:

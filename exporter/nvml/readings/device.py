@@ -30,14 +30,7 @@ from exporter.model.bounds import (
     Bound,
 )
 from exporter.model.hardware import ComputeMode
-from exporter.model.readings import (
-    Clock,
-    EccScope,
-    EccSeverity,
-    PowerLimit,
-    Threshold,
-    Traffic,
-)
+from exporter.model.readings import Clock, EccScope, EccSeverity, PowerLimit, Threshold, Traffic
 from exporter.nvml.driver.records import Call
 from exporter.nvml.readings.answers import (
     BAR1,
@@ -51,7 +44,6 @@ from exporter.nvml.readings.answers import (
     margin,
     memory,
     positive,
-    word,
 )
 from exporter.nvml.readings.fabric import decode_fabric
 from exporter.nvml.readings.paths import C2C, ECC, GPU, PCIE_LINK, REPAIRS, name_of, path_of
@@ -129,10 +121,6 @@ def repair_status(answer: tuple[int, int]) -> dict[str, bool | None]:
         name_of(REPAIRS.channel_repair_pending): flag(answer[0]),
         name_of(REPAIRS.tpc_repair_pending): flag(answer[1]),
     }
-
-
-def c2c_mode(answer: Any) -> bool | None:
-    return flag(answer.isC2cEnabled)
 
 
 def _row(
@@ -220,7 +208,7 @@ SLOW_ROWS = (
     _row("modes", GPU.persistence, "nvmlDeviceGetPersistenceMode", None, flag),
     _row("modes", GPU.accounting, "nvmlDeviceGetAccountingMode", None, flag),
     _row("modes", GPU.display_active, "nvmlDeviceGetDisplayActive", None, flag),
-    _row("modes", GPU.compute_mode, "nvmlDeviceGetComputeMode", None, word(dict(enumerate(COMPUTE_MODES)))),
+    _row("modes", GPU.compute_mode, "nvmlDeviceGetComputeMode", None, dict(enumerate(COMPUTE_MODES)).get),
 )
 # Read once: they do not change while the driver is open.
 FIXED_ROWS = (
@@ -250,5 +238,5 @@ FIXED_ROWS = (
     *_by_key(_row("clocks", GPU.clocks_max_megahertz, "nvmlDeviceGetMaxClockInfo", MEGAHERTZ), CLOCKS),
     _row("pcie", PCIE_LINK.max_generation, "nvmlDeviceGetMaxPcieLinkGeneration", PCIE_GENERATION, positive),
     _row("pcie", PCIE_LINK.max_width, "nvmlDeviceGetMaxPcieLinkWidth", PCIE_LANES, positive),
-    _row("c2c", C2C.enabled, "nvmlDeviceGetC2cModeInfoV1", None, c2c_mode),
+    _row("c2c", C2C.enabled, "nvmlDeviceGetC2cModeInfoV1", None, lambda answer: flag(answer.isC2cEnabled)),
 )

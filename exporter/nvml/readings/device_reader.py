@@ -8,7 +8,7 @@ from typing import Any
 from exporter.model import C2c, Ecc, Fabric, Nvlink, PcieLink, Repairs
 from exporter.model.bounds import SMALL
 from exporter.nvml.driver.calls import FIELDS, Calls
-from exporter.nvml.driver.reasons import NOT_SUPPORTED
+from exporter.nvml.driver.records import NOT_SUPPORTED
 from exporter.nvml.readings.answers import (
     CallRow,
     KeptRows,

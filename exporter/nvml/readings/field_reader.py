@@ -12,14 +12,7 @@ from exporter.model.bounds import ALL_ONES
 from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
-from exporter.nvml.readings.answers import (
-    KeptRows,
-    Values,
-    believed,
-    forget,
-    is_skipped,
-    set_path,
-)
+from exporter.nvml.readings.answers import KeptRows, Values, believed, forget, is_skipped, set_path
 from exporter.nvml.readings.fields import (
     C2C_LINKS_ROW,
     LINKS_ROW,

@@ -31,7 +31,7 @@ from exporter.model.readings import (
     Threshold,
     Violation,
 )
-from exporter.nvml.readings.answers import IMPOSSIBLE, Decode, celsius, flag, known, margin, word
+from exporter.nvml.readings.answers import IMPOSSIBLE, Decode, celsius, flag, known, margin
 from exporter.nvml.readings.paths import C2C, ECC, GPU, NVLINK, REPAIRS, Path, path_of
 
 # Scope of a sum over all NVLinks.
@@ -174,7 +174,7 @@ SLOW_ROWS = slow_rows(
     _repair(REPAIRS.remapped_rows["uncorrected"], 143),
     _repair_flag(REPAIRS.row_remap_pending, 144),
     _repair_flag(REPAIRS.row_remap_failure, 145),
-    _row("repairs", GPU.recovery_action, 230, None, word(dict(enumerate(RECOVERY_ACTIONS)))),
+    _row("repairs", GPU.recovery_action, 230, None, dict(enumerate(RECOVERY_ACTIONS)).get),
     _row("c2c", C2C.links, 170, LINKS),
     _row("c2c", C2C.errors["crc"], 231, COUNTER),
     _row("c2c", C2C.errors["replay"], 232, COUNTER),

@@ -88,11 +88,9 @@ class GpmReader:
         calls.group = GROUP
         if not self._supports(calls, uuid, handle):
             return None
-
-        def take(sample: Any) -> Any:
-            return calls.ask(uuid, SAMPLE, handle, since=sample)
-
-        return self._read(calls, uuid, uuid, OF_GPU, take)
+        return self._read(
+            calls, uuid, uuid, OF_GPU, lambda sample: calls.ask(uuid, SAMPLE, handle, since=sample)
+        )
 
     def read_migs(
         self, calls: Calls, uuid: str, parent: Any, layout: GpuLayout, devices: Iterable[MigReading] | None

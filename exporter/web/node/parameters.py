@@ -10,7 +10,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from exporter.history import FIELDS, Ask, Wanted
-from exporter.history.spans import span_seconds
+from exporter.history.plan import span_seconds
 from exporter.web.kit.parameters import given_once
 
 LONGEST = 200

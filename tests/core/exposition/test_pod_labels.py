@@ -12,6 +12,7 @@ from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.metrics.holders import label_names
 from exporter.metrics.selection import Selection
 from exporter.model import PodRow
+from tests.core.exposition.test_page import cached_labels
 
 NAME = re.compile(r"label_[a-z0-9_]*")
 
@@ -113,9 +114,9 @@ def test_label_strings_are_cached_as_long_as_the_pod_exists(bare):
     exposition = Exposition()
     labelled = replace(bare, pods=(pod(("team", "vision")),))
     exposition.page(bare).body(Format.TEXT)
-    alone = exposition.cached_labels()
+    alone = cached_labels(exposition)
     exposition.page(labelled).body(Format.TEXT)
-    assert exposition.cached_labels() == alone + 1
+    assert cached_labels(exposition) == alone + 1
     for _ in range(2):
         exposition.page(bare).body(Format.TEXT)
-    assert exposition.cached_labels() == alone
+    assert cached_labels(exposition) == alone

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.model import ConfidentialComputing, DriverInfo, Memory
 from exporter.model.poll_result import CONFIDENTIAL_LISTS
-from exporter.nvml.readings.process_trust import MODE_UNKNOWN, ListTrust
+from exporter.nvml.readings.gpu_processes import MODE_UNKNOWN, ListTrust
 from tests.core.hardware.making import GIB, MIB, NODE, SMALL, Clock, Driver, gpu, process
 from tests.core.hardware.polled import Polled
 

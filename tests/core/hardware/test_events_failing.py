@@ -9,8 +9,7 @@ import pytest
 
 from exporter.model import DeviceEvent
 from exporter.nvml import event_wait
-from exporter.nvml.event_log import RECENT, EventLog
-from exporter.nvml.events import EventWatcher
+from exporter.nvml.events import RECENT, EventLog, EventWatcher
 from tests.core.hardware import tiny
 from tests.core.hardware.making import gpu
 from tests.core.hardware.watching import MIG_CONFIG, XID, Watch, event_threads

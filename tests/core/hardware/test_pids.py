@@ -4,7 +4,7 @@ import pytest
 
 from exporter.model import DriverInfo, GpuReading
 from exporter.model.poll_result import OTHER_PIDS
-from exporter.nvml.readings.process_trust import ListTrust, list_trust
+from exporter.nvml.readings.gpu_processes import ListTrust, list_trust
 from tests.core.hardware.making import LARGE, Driver, gpu, process
 
 

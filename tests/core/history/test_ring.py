@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.history import FIELDS, Ask, NotKeptError, Wanted
-from exporter.history.spans import span_seconds, spans_of
+from exporter.history.plan import span_seconds, spans_of
 from exporter.model import DeviceKey, MigReading, MigRow
 from tests.core.history.snapshots import EVERYTHING, GIB, START, UUID, Clocked, gpu, holder, snapshot
 

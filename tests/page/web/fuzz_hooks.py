@@ -12,7 +12,7 @@ from schemathesis.core.failures import Failure
 from schemathesis.openapi.checks import RejectedPositiveData
 
 from exporter.config import load_settings
-from exporter.history.spans import span_seconds
+from exporter.history.plan import span_seconds
 from exporter.web.node.parameters import DEFAULT_SPAN
 
 KEPT = load_settings({}, {}).history_retention

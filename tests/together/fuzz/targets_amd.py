@@ -124,7 +124,6 @@ TARGETS = (
             "exporter.amd.kfd",
             "exporter.amd.card_parts",
             "exporter.amd.card_readings",
-            "exporter.amd.pcie",
         ),
         seeds=_amd_seeds,
         decode=_amd,

@@ -145,7 +145,6 @@ TARGETS = (
         name="nvml-events",
         covers=(
             "exporter.nvml.events",
-            "exporter.nvml.event_log",
             "exporter.nvml.event_wait",
         ),
         seeds=_seeds,

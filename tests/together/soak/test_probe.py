@@ -1,7 +1,7 @@
 """What is counted in a process."""
 
 from exporter.model import DeviceEvent
-from exporter.nvml.event_log import RECENT, EventLog
+from exporter.nvml.events import RECENT, EventLog
 from tests.together.soak.probe import Probe
 
 
@@ -19,7 +19,7 @@ async def test_a_book_is_counted_by_its_entries_and_a_queue_with_a_bound_by_that
 
 def _entries(probe: Probe) -> dict[str, int]:
     """Count what is in all logs of events, by attribute."""
-    log = "exporter.nvml.event_log.EventLog."
+    log = "exporter.nvml.events.EventLog."
     return {
         name.removeprefix(log): count
         for name, count in probe.look()["caches"].items()

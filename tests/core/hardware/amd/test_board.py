@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.amd.card_readings import GENERATIONS
 from exporter.amd.cards import Card
-from exporter.amd.pcie import GENERATIONS
 from exporter.amd.sysfs_file import LONGEST, Files
 from exporter.demo import amd_tree
 from exporter.model import GpuReading
