@@ -5,10 +5,9 @@ from typing import TypeAlias, TypeVar
 
 from exporter.fleet.amounts import Amount, Share, gpu_shares, named, shown_units, size_of, whole, words
 from exporter.fleet.gpus import Gpu, Holder
-from exporter.fleet.inspection import Inspection
-from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeSums, total_of_nodes
-from exporter.fleet.sorting import in_order
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeSums, in_order, total_of_nodes
 from exporter.fleet.targets import some_names
+from exporter.fleet.watch import Inspection
 from exporter.formats.text import holder_name, slices_held, state_words
 from exporter.model.conditions import TABLE
 from exporter.wording import UNKNOWN, aligned, decimal, duration, gibibytes, plural, printable

@@ -5,10 +5,9 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from exporter.fleet.amounts import Amount, Share, gpu_shares, named, shown_units, size_of, whole
-from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu, in_order, known_order
 from exporter.fleet.pages.links import Links
 from exporter.fleet.sick_and_idle import DETAILS
-from exporter.fleet.sorting import in_order, known_order
 from exporter.fleet.text import age_words, silent_words
 from exporter.web.kit.elements import Bar, BarPart, Figure, bar, figure_of
 from exporter.wording import TIMES, duration, gibibytes

@@ -59,7 +59,6 @@ NO_DECODER = {
     "exporter.sharing.base.holdings": JOIN,
     "exporter.sharing.base.view": JOIN,
     "exporter.sharing.base.resolve": JOIN,
-    "exporter.web.kit.auth.passwords": "hands passwords to bcrypt",
     "exporter.web.kit.auth.access": "hands files to OpenSSL",
     "podresources.channel": CALLS,
     "podresources.client": CALLS,
