@@ -2,7 +2,7 @@
 
 The commands begin in ``commands.py``. Queries stand beside what reads their answers.
 
-- ``prometheus/``: the client. ``queries.py``: several queries at once, and their answers.
+- ``prometheus.py``: the client. ``queries.py``: several queries at once, and their answers.
 - ``amounts.py``: sums with unknown parts. ``model.py``: the cluster as records, and their orders.
 - ``watch.py`` reads the cluster, once and at intervals: ``targets.py`` finds the nodes; ``nodes.py``,
   ``namespaces.py`` (both with ``sums.py``) and ``sick_and_idle.py`` read what the recording rules recorded;

@@ -5,19 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from exporter.fleet.amounts import (
-    UNKNOWN_AMOUNT,
-    UNKNOWN_SHARE,
-    UNKNOWN_SLICES,
-    Amount,
-    Share,
-    Units,
-    total_amount,
-    total_of,
-    total_share,
-    total_units,
-    whole,
-)
+from exporter.fleet import amounts
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, UNKNOWN_SHARE, UNKNOWN_SLICES, Amount, Share, Units, whole
 from exporter.model import ContainerRef
 
 
@@ -79,14 +68,14 @@ class Node(NodeSums):
 def total_of_nodes(nodes: Sequence[Node]) -> NodeSums:
     """Return the sums of nodes."""
     return NodeSums(
-        gpus=total_amount(node.gpus for node in nodes),
-        slices=total_of("", [node.slices for node in nodes]),
-        units=total_units(node.units for node in nodes),
-        memory_total=total_amount(node.memory_total for node in nodes),
-        memory=total_share(node.memory for node in nodes),
-        compute=total_share(node.compute for node in nodes),
-        idle_holders=total_amount(node.idle_holders for node in nodes),
-        idle_compute=total_amount(node.idle_compute for node in nodes),
+        gpus=amounts.total_amount(node.gpus for node in nodes),
+        slices=amounts.total_of("", [node.slices for node in nodes]),
+        units=amounts.total_units(node.units for node in nodes),
+        memory_total=amounts.total_amount(node.memory_total for node in nodes),
+        memory=amounts.total_share(node.memory for node in nodes),
+        compute=amounts.total_share(node.compute for node in nodes),
+        idle_holders=amounts.total_amount(node.idle_holders for node in nodes),
+        idle_compute=amounts.total_amount(node.idle_compute for node in nodes),
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 from exporter.advice import advise
 from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.model import Node, NodeKey, Target
-from exporter.fleet.pages.advice_table import advice_table
 from exporter.fleet.pages.links import Links, NodeUrl, TemplateError
+from exporter.fleet.pages.page import advice_table
 from exporter.fleet.watch import AdviceRead
 from tests.core.advice.simulated import Run, gib, window
 

@@ -4,24 +4,22 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from exporter.advice.model import Advice, Window
 from exporter.fleet.amounts import Amount, Share, Units, gpu_shares, named, shown_units, size_of, whole
-from exporter.fleet.cluster_advice import savings_lines
-from exporter.fleet.model import Fleet
-from exporter.fleet.pages.advice_table import advice_table
-from exporter.fleet.pages.links import Links, NodeUrl
-from exporter.fleet.pages.tables import (
-    QUERY_FAILED,
-    Orders,
-    Table,
-    figure,
-    idle_table,
-    namespace_table,
-    node_table,
-    sick_table,
-    size_bar,
+from exporter.fleet.cluster_advice import (
+    WorkloadName,
+    coverage_words,
+    savings_lines,
+    verdict_words,
+    workload_names,
 )
+from exporter.fleet.model import Fleet, NodeKey
+from exporter.fleet.pages import tables
+from exporter.fleet.pages.links import Links, NodeUrl
+from exporter.fleet.pages.tables import Heading, Orders, Table, figure, size_bar
 from exporter.fleet.text import UNRECORDED, gpu_count, unrecorded_nodes
-from exporter.fleet.watch import FleetRead
+from exporter.fleet.watch import AdviceRead, FleetRead
+from exporter.formats.advice import advice_paragraphs
 from exporter.web.kit.elements import Card, Figure, Finding, Notice
 from exporter.web.kit.html import Drawing, piece
 from exporter.wording import UNKNOWN, duration, gibibytes, plural
@@ -55,8 +53,8 @@ def fleet_drawing(scene: FleetScene) -> Drawing:
     links = Links(fleet.nodes if fleet else (), scene.node_url)
     sick = idle = nodes = namespaces = Table()
     if fleet is not None:
-        sick, idle = sick_table(fleet, links), idle_table(fleet, links, orders)
-        nodes, namespaces = node_table(fleet, links, orders), namespace_table(fleet, orders)
+        sick, idle = tables.sick_table(fleet, links), tables.idle_table(fleet, links, orders)
+        nodes, namespaces = tables.node_table(fleet, links, orders), tables.namespace_table(fleet, orders)
     savings = list(savings_lines(advice.advices)) if advice else ()
     return Drawing(
         layout="fleet.html",
@@ -204,7 +202,7 @@ def _attention(fleet: Fleet) -> Card:
     if nouns:
         worst = Figure(nouns[0])
     elif unknown:
-        worst = Figure(UNKNOWN, QUERY_FAILED if fleet.problems else "not known of all")
+        worst = Figure(UNKNOWN, tables.QUERY_FAILED if fleet.problems else "not known of all")
     else:
         worst = Figure("nothing")
     return Card(
@@ -226,3 +224,66 @@ def _findings(fleet: Fleet) -> Iterator[Finding]:
     held = fleet.total.idle_compute.value
     if held:
         yield Finding("idle", f"{gpu_shares(held)} GPUs held by idle holders", "#idle")
+
+
+_MOST_ROWS = 50
+_HEADINGS = (
+    Heading("Namespace / workload"),
+    Heading("Holds"),
+    Heading("Would fit"),
+    Heading("GPUs freed", title="mean over the window; negative: more is needed", look="end"),
+    Heading("Confidence", title="by the time seen and the part of it that was measured"),
+)
+
+
+class AdviceRow(NamedTuple):
+    """A row of the advice."""
+
+    workload: WorkloadName
+    advice: Advice
+    href: str  # of the page of a holder that runs, or of the GPU on which several take turns
+    verdict: str
+    notes: tuple[str, ...]
+    freed: Figure
+    seen: tuple[str, ...]  # for how long, and the measured share
+    why: str  # with what it goes by
+
+
+def advice_table(read: AdviceRead, links: Links) -> Table:
+    """Return the table; without advice, why there is none."""
+    if read.found is None:
+        return Table(unknown=f"Not known: {read.error}.")
+    advices = read.found.advices
+    shown = zip(workload_names(advices), advices[:_MOST_ROWS], strict=False)
+    rows = [_row(name, advice, links) for name, advice in shown]
+    unknown = [f"Not known: {problem}." for problem in read.found.problems]
+    if read.error:
+        date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(read.found.at))
+        unknown.append(f"This is the advice of {date}. A newer read failed: {read.error}.")
+    return Table(_HEADINGS, rows, len(advices) - len(rows), " ".join(unknown))
+
+
+def _row(workload: WorkloadName, advice: Advice, links: Links) -> AdviceRow:
+    option = advice.options[0] if advice.options else None
+    return AdviceRow(
+        workload=workload,
+        advice=advice,
+        href=_href(advice.window, links),
+        verdict=verdict_words(advice),
+        notes=option.notes if option else (),
+        freed=Figure(gpu_shares(option.gpus_freed)) if option else Figure(UNKNOWN, advice.why),
+        seen=(duration(advice.window.span), f"{coverage_words(advice)} measured"),
+        why=advice_paragraphs(advice)[-1],
+    )
+
+
+def _href(window: Window, links: Links) -> str:
+    """Return the URL of the largest holder that runs; "" if none does, or its node is not known."""
+    running = [use for use in window.uses if use.node]
+    if not running:
+        return ""
+    largest = max(running, key=lambda use: use.memory_peak or 0)
+    node = NodeKey(window.cluster, largest.node)
+    if not window.workload:
+        return links.gpu(node, largest.device.uuid)
+    return links.holder(node, largest.holder)
