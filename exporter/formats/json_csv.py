@@ -62,8 +62,7 @@ def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any
     records = _records("container", metrics.CONTAINER, snapshot)
     for record, row in zip(records, snapshot.containers, strict=True):
         judged = judge_holder(row, snapshot.timestamp, idle_after)
-        states = (list(judged.also), judged.state, judged.quiet_for)
-        yield record | dict(zip(_STATE, states, strict=True))
+        yield record | dict(zip(_STATE, (list(judged.also), judged.state, judged.quiet_for), strict=True))
 
 
 def _raised(row: GpuRow) -> dict[str, Any]:

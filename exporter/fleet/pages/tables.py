@@ -79,8 +79,7 @@ def figure(amount: Amount, write: Callable[[float], str]) -> Figure:
 
 def size_bar(text: str, look: str, size: Amount, track: float | None) -> Bar:
     """Return the bar of an amount on a track; unknown parts are hatched."""
-    parts = [BarPart(look, size.value or 0, text)]
-    return bar(text, parts, track, known=not size.missing)
+    return bar(text, [BarPart(look, size.value or 0, text)], track, known=not size.missing)
 
 
 def used_and_held_of_all(
@@ -149,13 +148,12 @@ def node_table(fleet: Fleet, links: Links, orders: Orders) -> Table:
 
 
 def _node_row(node: Node, links: Links) -> NodeRow:
-    models = ", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models or ())
     return NodeRow(
         node=node,
         href=links.node(node.key),
         silent=silent_words(node) if node.silent else "",
         gpus=figure(node.gpus, whole),
-        models=models,
+        models=", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models or ()),
         slices=tuple(
             SlicesHeld(figure(part.held, whole), figure(part.size, whole) if part.has_size else None, name)
             for name, part in named(shown_units(node.slices, node.units))

@@ -117,8 +117,7 @@ def _memory(scene: Scene, row: ContainerRow) -> Iterator[str]:
         if entitled is not None:
             yield f"It is entitled to {gibibytes(entitled)} GiB."
     elif entitled is None:
-        why = scene.why_entitled(row)
-        yield f"It uses {gibibytes(used)} GiB and has no known entitlement: {why}."
+        yield f"It uses {gibibytes(used)} GiB and has no known entitlement: {scene.why_entitled(row)}."
         yield from _device(scene, row)
     elif row.isolation == "hard":
         yield f"It uses {gibibytes(used)} of {gibibytes(entitled)} GiB, which no other container can take."

@@ -80,7 +80,7 @@ class TopologyRow:
 def topology_rows(scene: Scene) -> list[TopologyRow]:
     """Return the matrix; empty if no GPU reports a link."""
     gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.unread)
-    topologies = [_topology(gpu) for gpu in gpus]
+    topologies = [(gpu.reading.topology if gpu.reading else None) or Topology() for gpu in gpus]
     if not any(topology.peers or topology.numa_node is not None for topology in topologies):
         return []
     return [
@@ -93,11 +93,6 @@ def topology_rows(scene: Scene) -> list[TopologyRow]:
         )
         for gpu, topology in zip(gpus, topologies, strict=True)
     ]
-
-
-def _topology(gpu: GpuRow) -> Topology:
-    known = gpu.reading.topology if gpu.reading is not None else None
-    return Topology() if known is None else known
 
 
 def _link(gpu: GpuRow, topology: Topology, other: GpuRow) -> Link:
