@@ -40,6 +40,11 @@ def gibibytes(size: Number | None) -> str:
     return decimal(None if size is None else size / _GIBIBYTE, 1)
 
 
+def hundredths(share: float) -> str:
+    """Return a share of a physical GPU as text."""
+    return decimal(share, 2)
+
+
 def used_of(used: str, whole: str, unit: str) -> str:
     """Return ``used / whole`` with the unit."""
     return f"{used} / {whole} {unit}"

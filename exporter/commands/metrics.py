@@ -77,9 +77,7 @@ _LEGACY_TEXT = """\
 GPUs, in MIG mode too.
 """
 
-_SELF_TEXT = """\
-`process_*` and `python_info` are the exporter's own resource usage and Python version.
-"""
+_SELF_TEXT = "`process_*` and `python_info` are the exporter's own resource usage and Python version."
 
 
 def metrics_markdown() -> str:
@@ -140,7 +138,7 @@ def _self() -> Iterator[str]:
     )
     yield from ("", "## The exporter itself", "")
     yield from _table(("series", "type", "meaning"), rows)
-    yield from ("", *_SELF_TEXT.splitlines(), "")
+    yield from ("", _SELF_TEXT, "")
 
 
 def _families(families: Iterable[AnyFamily]) -> Iterator[str]:

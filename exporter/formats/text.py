@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from exporter import wording
-from exporter.metrics import Number, scaled
+from exporter.metrics import scaled
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 from exporter.model.conditions import TABLE
 from exporter.model.kubelet import is_unhealthy
@@ -123,8 +123,8 @@ def total_line(snapshot: Snapshot) -> str:
             f"Total: {_held(snapshot)}",
             f"memory {total_text((gpu.memory_entitled for gpu in gpus), gibibytes)} GiB held",
             f"{total_text(taken, gibibytes)} GiB used of {total_text(whole, gibibytes)} GiB",
-            f"compute {total_text(entitled, _hundredths)} GPUs held",
-            f"{total_text(used, _hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
+            f"compute {total_text(entitled, wording.hundredths)} GPUs held",
+            f"{total_text(used, wording.hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
         )
     )
 
@@ -138,10 +138,6 @@ def _held(snapshot: Snapshot) -> str:
     offered = UNKNOWN if summary.offered is None else str(summary.offered)
     words = ("" if summary.unit else "slices", held, "held of", offered, summary.unit)
     return printable(", ".join((" ".join(filter(None, words)), *summary.besides)))
-
-
-def _hundredths(value: Number) -> str:
-    return decimal(value, 2)
 
 
 def state_words(judged: Judgement) -> str:

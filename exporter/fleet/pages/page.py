@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from exporter.advice.model import Advice, Window
-from exporter.fleet.amounts import Amount, Share, Units, gpu_shares, named, shown_units, size_of, whole
+from exporter.fleet.amounts import Amount, Share, Units, named, shown_units, size_of, whole
 from exporter.fleet.cluster_advice import (
     WorkloadName,
     coverage_words,
@@ -22,7 +22,7 @@ from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_paragraphs
 from exporter.web.kit.elements import Card, Figure, Finding, Notice
 from exporter.web.kit.html import Drawing, piece
-from exporter.wording import UNKNOWN, duration, gibibytes, plural
+from exporter.wording import UNKNOWN, duration, gibibytes, hundredths, plural
 
 _PIECES = "pieces/fleet.html"
 _OLD_INTERVALS = 3
@@ -112,7 +112,7 @@ def cards(fleet: Fleet) -> Iterator[Card]:
     total = fleet.total
     yield _slices(fleet)
     yield _use("Memory", total.memory, gibibytes, "GiB", size=total.memory_total, write_size=gibibytes)
-    yield _use("Compute", total.compute, gpu_shares, "GPUs", size=total.gpus, write_size=whole)
+    yield _use("Compute", total.compute, hundredths, "GPUs", size=total.gpus, write_size=whole)
     yield _attention(fleet)
 
 
@@ -223,7 +223,7 @@ def _findings(fleet: Fleet) -> Iterator[Finding]:
         yield Finding("idle-memory", counted(fleet.idle_holders, "idle holder"), "#idle")
     held = fleet.total.idle_compute.value
     if held:
-        yield Finding("idle", f"{gpu_shares(held)} GPUs held by idle holders", "#idle")
+        yield Finding("idle", f"{hundredths(held)} GPUs held by idle holders", "#idle")
 
 
 _MOST_ROWS = 50
@@ -271,7 +271,7 @@ def _row(workload: WorkloadName, advice: Advice, links: Links) -> AdviceRow:
         href=_href(advice.window, links),
         verdict=verdict_words(advice),
         notes=option.notes if option else (),
-        freed=Figure(gpu_shares(option.gpus_freed)) if option else Figure(UNKNOWN, advice.why),
+        freed=Figure(hundredths(option.gpus_freed)) if option else Figure(UNKNOWN, advice.why),
         seen=(duration(advice.window.span), f"{coverage_words(advice)} measured"),
         why=advice_paragraphs(advice)[-1],
     )

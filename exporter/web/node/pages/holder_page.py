@@ -28,8 +28,7 @@ _SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """A use with its entitlement, and the source of the number in words."""
 
     gauge: Gauge
@@ -177,9 +176,7 @@ def _measures(scene: Scene, row: ContainerRow) -> tuple[Measure, ...]:
 
 def _source(name: str, pair: Pair) -> str:
     """Return the source of a number, or why there is none."""
-    if pair.used.why:
-        return pair.used.why
-    return _SOURCES.get(name, f"measured by {mode_word(name)}")
+    return pair.used.why or _SOURCES.get(name, f"measured by {mode_word(name)}")
 
 
 def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:

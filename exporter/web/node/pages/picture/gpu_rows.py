@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from exporter import wording
 from exporter.metrics import scaled
@@ -26,8 +27,7 @@ _NO_PARTITIONS = "This GPU is partitioned, but the driver does not list its part
 _NO_MIG_DEVICES = "This GPU is in MIG mode, but the driver does not list its MIG devices."
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(NamedTuple):
     """A condition of a GPU, or the bad health that Kubernetes reports, in short."""
 
     look: str  # ``bad`` or ``note``
