@@ -12,16 +12,7 @@ from typing import Any, NamedTuple
 from exporter.history import Past, Track
 from exporter.web.node.timelines import figure_style
 from exporter.web.node.timelines.figure_style import GREY, PANELS, DevicePanel, Style
-from exporter.web.node.timelines.stacks import (
-    COMPUTE,
-    MEMORY,
-    Quantity,
-    Stack,
-    Values,
-    added_up,
-    any_known,
-    stack,
-)
+from exporter.web.node.timelines.stacks import QUANTITIES, Quantity, Stack, Values, added_up, any_known, stack
 from exporter.wording import printable
 
 MOST_HOLDERS = 10
@@ -66,7 +57,7 @@ def _device_name(track: Track, names: Mapping[str, str]) -> str:
 
 def _by(past: Past, name: Callable[[Track], str], by: str) -> list[DrawnFigure]:
     """Return the figures of memory and compute; a name has the same style in both."""
-    stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in (MEMORY, COMPUTE)]
+    stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in QUANTITIES]
     shown = figure_style.styles_by_hash(part for _, made in stacks for part in made.stack.parts)
     unknown = {part for _, made in stacks for part in made.stack.unknown}
     called = figure_style.shortest({*shown, *unknown}) if by == "holder" else {}

@@ -51,6 +51,7 @@ COMPUTE = Quantity(
     scale=1,
     digits=4,
 )
+QUANTITIES = (MEMORY, COMPUTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
