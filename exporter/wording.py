@@ -45,11 +45,6 @@ def hundredths(share: float) -> str:
     return decimal(share, 2)
 
 
-def used_of(used: str, whole: str, unit: str) -> str:
-    """Return ``used / whole`` with the unit."""
-    return f"{used} / {whole} {unit}"
-
-
 def measure(value: Number | None, unit: str, digits: int = 0) -> str:
     """Return a number with its unit."""
     return f"{decimal(value, digits)} {unit}"

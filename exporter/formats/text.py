@@ -40,7 +40,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
     return " · ".join(
         (
             *parts,
-            f"memory {wording.used_of(gibibytes(used), gibibytes(whole), 'GiB')}",
+            f"memory {_used_of(gibibytes(used), gibibytes(whole), 'GiB')}",
             f"utilization {wording.measure(reading.utilization_percent, '%')}",
             wording.measure(scaled(reading.power_milliwatts, 1000), "W"),
             wording.measure(reading.temperature_celsius, "°C"),
@@ -64,7 +64,7 @@ def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
     return " · ".join(
         (
             f"  {part} {printable(mig.reading.profile or UNKNOWN)} {number}",
-            f"memory {wording.used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
+            f"memory {_used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
             f"unattributed {gibibytes(mig.unattributed_memory)} GiB",
             _slices(mig.slices, cut=False),
             plural(mig.holders, "holder"),
@@ -92,6 +92,11 @@ def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
     held = total_text((count.allocated for count in counts), str)
     held_of = f"slices {held} held of {total_text((count.offered for count in counts), str)}"
     return ", ".join((held_of, *wording.unavailable(counts)))
+
+
+def _used_of(used: str, whole: str, unit: str) -> str:
+    """Return ``used / whole`` with the unit."""
+    return f"{used} / {whole} {unit}"
 
 
 def slices_held(row: ContainerRow) -> str:
@@ -255,8 +260,8 @@ class _SnapshotLines:
                 f"    {holder_name(row)}",
                 slices_held(row),
                 printable(row.isolation),
-                wording.used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
-                wording.used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
+                _used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
+                _used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
                 # The state at the time of the poll; later activity is unknown.
                 state_words(judge_holder(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
             )
