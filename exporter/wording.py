@@ -40,9 +40,9 @@ def gibibytes(size: Number | None) -> str:
     return decimal(None if size is None else size / _GIBIBYTE, 1)
 
 
-def used_of(used: str, whole: str, unit: str) -> str:
-    """Return ``used / whole`` with the unit."""
-    return f"{used} / {whole} {unit}"
+def hundredths(share: float) -> str:
+    """Return a share of a physical GPU as text."""
+    return decimal(share, 2)
 
 
 def measure(value: Number | None, unit: str, digits: int = 0) -> str:

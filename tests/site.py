@@ -7,9 +7,7 @@ from exporter.exposition import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
 from exporter.web.node.app import Site
-from exporter.web.node.document_cache import Advise, DocumentCache
-from exporter.web.node.metrics_cache import MetricsCache
-from exporter.web.node.page_cache import PageCache
+from exporter.web.node.caches import Advise, DocumentCache, MetricsCache, PageCache
 from exporter.web.node.timelines.sparklines import Sparklines
 
 

@@ -136,8 +136,7 @@ class KeptDevice:
     @property
     def sum_p95(self) -> float | None:
         """The 95th percentile of the sum of its holders; None if it was unknown for much of the time."""
-        known = sum(self.compute.counts)
-        return self.compute.p95() if known >= COVERED * self.held_steps else None
+        return self.compute.p95() if sum(self.compute.counts) >= COVERED * self.held_steps else None
 
     @property
     def mean_unattributed(self) -> float | None:

@@ -80,7 +80,6 @@ class DeviceFacts:
     profile: str = ""  # profile of the held MIG device, "" for a whole GPU
     # Of this model; None if they are unknown, () if it has no MIG.
     profiles: tuple[MigProfile, ...] | None = None
-    mig_enabled: bool | None = None
     # None is unknown: a reader of only some of the series does not know.
     nvlink_traffic: bool | None = None
     media_used: bool | None = None

@@ -5,16 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from exporter.advice import advise
 from exporter.advice.kept import Book, Keeper, KeptDevice, KeptHolder, measured_share
 from exporter.advice.model import Advice, DeviceFacts, Use, Window
-from exporter.model import (
-    ADVICE_LABEL,
-    ContainerRef,
-    ContainerRow,
-    DeviceKey,
-    GpuRow,
-    MigRow,
-    Snapshot,
-    Totals,
-)
+from exporter.model import ADVICE_LABEL, ContainerRef, ContainerRow, DeviceKey, GpuRow, Snapshot, Totals
 from exporter.model.mig_geometry import free_beside
 
 TIME_SLICING = "time-slicing"
@@ -109,7 +100,7 @@ class _Facts:
             replicas=_replicas(gpu, row),
             sum_p95=kept[0].sum_p95,
             sum_peak=kept[0].peak or None,
-            adjacent=_adjacent(gpu, mig),
+            adjacent=free_beside(gpu.reading, mig.reading) if gpu and gpu.reading and mig else None,
         )
 
 
@@ -135,12 +126,6 @@ def _largest(shares: Sequence[float | None]) -> float | None:
 def _replicas(gpu: GpuRow | None, row: ContainerRow) -> int | None:
     counts = gpu.slices if gpu is not None else ()
     return next((count.offered for count in counts if count.resource == row.resource), None)
-
-
-def _adjacent(gpu: GpuRow | None, mig: MigRow | None) -> int | None:
-    if gpu is None or mig is None or gpu.reading is None:
-        return None
-    return free_beside(gpu.reading, mig.reading)
 
 
 def _use(row: ContainerRow, kept: KeptHolder) -> Use:

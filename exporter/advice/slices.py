@@ -52,7 +52,8 @@ def _profile_for(window: Window, need: Need) -> tuple[Option | None, Refusal | N
     device = window.device
     if device.profiles is None:
         return None, Refusal("no_table", f"the sizes of the MIG profiles of {device.model} are not known")
-    fitting = _smallest(window, need, _largest_multiprocessors(device.profiles))
+    multiprocessors = max((profile.multiprocessors or 0 for profile in device.profiles), default=0)
+    fitting = _smallest(window, need, multiprocessors or None)
     if fitting is None or _share(fitting, device.profiles) >= 1:
         return None, None
     notes = [_PARTITION, *_notes(window, need)]
@@ -104,10 +105,6 @@ def compute_slices(profile: MigProfile) -> int:
 
 def _share(profile: MigProfile, profiles: tuple[MigProfile, ...]) -> float:
     return compute_slices(profile) / max(map(compute_slices, profiles))
-
-
-def _largest_multiprocessors(profiles: tuple[MigProfile, ...]) -> int | None:
-    return max((profile.multiprocessors or 0 for profile in profiles), default=0) or None
 
 
 def _share_of_gpu(window: Window, need: Need) -> Option | None:

@@ -4,22 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 
+from exporter import metrics
 from exporter.config import Settings
 from exporter.exposition import Exposition, SelfMetrics
-from exporter.metrics import (
-    COLLECTOR,
-    CONTAINER,
-    FAMILIES,
-    GPU,
-    GROUPS,
-    LEVEL_LABELS,
-    MIG,
-    NODE,
-    POD,
-    VGPU,
-    AnyFamily,
-    Family,
-)
+from exporter.metrics import AnyFamily, Family
 from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
 from exporter.metrics.dcgm.dialects import RENAMED
 from exporter.metrics.selection import SETS, Selection
@@ -52,17 +40,17 @@ which series this node has, and why others are missing.
 _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
     "Containers": (
         "One entity per container and device that it holds or uses; `mig_uuid` only on MIG devices.",
-        CONTAINER,
+        metrics.CONTAINER,
     ),
-    "GPUs": ("One entity per physical GPU.", GPU),
-    "MIG devices": ("One entity per MIG device; `uuid` is that of its GPU.", MIG),
-    "vGPUs": ("One entity per vGPU of this host; `uuid` is that of its GPU.", VGPU),
+    "GPUs": ("One entity per physical GPU.", metrics.GPU),
+    "MIG devices": ("One entity per MIG device; `uuid` is that of its GPU.", metrics.MIG),
+    "vGPUs": ("One entity per vGPU of this host; `uuid` is that of its GPU.", metrics.VGPU),
     "Pods": (
         "One entity per pod with a container above and a label of advice or that `--pod-labels` selects.",
-        POD,
+        metrics.POD,
     ),
-    "Node": ("The node as a whole.", NODE),
-    "Collectors": ("One entity per source of data.", COLLECTOR),
+    "Node": ("The node as a whole.", metrics.NODE),
+    "Collectors": ("One entity per source of data.", metrics.COLLECTOR),
 }
 
 _DCGM_TEXT = """\
@@ -91,9 +79,7 @@ _LEGACY_TEXT = """\
 GPUs, in MIG mode too.
 """
 
-_SELF_TEXT = """\
-`process_*` and `python_info` are the exporter's own resource usage and Python version.
-"""
+_SELF_TEXT = "`process_*` and `python_info` are the exporter's own resource usage and Python version."
 
 
 def metrics_markdown() -> str:
@@ -138,7 +124,7 @@ def node_series(snapshot: Snapshot, settings: Settings) -> str:
     title = f"{chosen:,} series of node {snapshot.node.name} on /metrics with these settings"
     families = [
         (family.name, *(str(counts.get(family.name, 0)) for counts in sets))
-        for family in FAMILIES
+        for family in metrics.FAMILIES
         if family.name in sets[-1]
     ]
     return "\n".join((title, "", *_columns(rows), "", *_columns([("family", *SETS), *families]), ""))
@@ -154,7 +140,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _native() -> Iterator[str]:
     for title, (text, families) in _SECTIONS.items():
-        labels = ", ".join(map(_code, LEVEL_LABELS[families[0].level])) or "none"
+        labels = ", ".join(map(_code, metrics.LEVEL_LABELS[families[0].level])) or "none"
         yield from ("", f"## {title}", "", f"{text} Labels: {labels}.", "")
         yield from _families(families)
 
@@ -172,7 +158,7 @@ def _self() -> Iterator[str]:
     )
     yield from ("", "## The exporter itself", "")
     yield from _table(("series", "type", "meaning"), rows)
-    yield from ("", *_SELF_TEXT.splitlines(), "")
+    yield from ("", _SELF_TEXT, "")
 
 
 def _families(families: Iterable[AnyFamily]) -> Iterator[str]:
@@ -183,7 +169,7 @@ def _families(families: Iterable[AnyFamily]) -> Iterator[str]:
             " ".join(map(_code, family.labels)),
             _set_of(family),
             family.help,
-            GROUPS[family.group].where if family.group else "",
+            metrics.GROUPS[family.group].where if family.group else "",
         )
         for family in families
     )

@@ -27,9 +27,7 @@ from exporter.web.kit.auth import access_of
 from exporter.web.kit.http.server import Server
 from exporter.web.kit.live.broadcaster import Ticker
 from exporter.web.node.app import Site, make_app
-from exporter.web.node.document_cache import DocumentCache
-from exporter.web.node.metrics_cache import MetricsCache
-from exporter.web.node.page_cache import PageCache
+from exporter.web.node.caches import DocumentCache, MetricsCache, PageCache
 from exporter.web.node.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from exporter.documents import DocumentError, Kind, decode, matching, read_yaml
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
-_PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
+_PREFIX = r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+/?"
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::(?P<port>[0-9]{1,5}))?")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
 
@@ -121,12 +121,6 @@ def _parse_url(text: str) -> str:
     return text
 
 
-def _parse_prefix(text: str) -> str:
-    prefix = text.removesuffix("/")
-    _require(_PREFIX.fullmatch(prefix))
-    return prefix
-
-
 def _parse_ancestor(text: str) -> str:
     match = _ORIGIN.fullmatch(text)
     # The value becomes part of a header, in which a semicolon or a space would start another directive.
@@ -150,7 +144,7 @@ PATH = Kind(_parse_path, "a path", "PATH")
 ABSOLUTE_PATH = Kind(_parse_absolute_path, "an absolute path", "PATH")
 SWITCH = matching("on|off", lambda text: text == "on", "one of on, off", "on|off")
 URL = Kind(_parse_url, "a URL such as http://localhost:9400/metrics", "URL")
-PREFIX = Kind(_parse_prefix, "a path such as /gpuslice", "PREFIX")
+PREFIX = matching(_PREFIX, lambda text: text.removesuffix("/"), "a path such as /gpuslice", "PREFIX")
 ANCESTOR = Kind(_parse_ancestor, "self, or an origin such as https://grafana.example.com", "ORIGIN")
 PATTERN = Kind(_parse_pattern, "a regular expression", "REGEX")
 

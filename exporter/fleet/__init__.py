@@ -2,12 +2,12 @@
 
 The commands begin in ``commands.py``. Queries stand beside what reads their answers.
 
-- ``prometheus/``: the client. ``queries.py``: several queries at once, and their answers.
-- ``amounts.py``: sums with unknown parts. ``model.py``: nodes, namespaces, idle holders and unhealthy GPUs.
+- ``prometheus.py``: the client. ``queries.py``: several queries at once, and their answers.
+- ``amounts.py``: sums with unknown parts. ``model.py``: the cluster as records, and their orders.
 - ``watch.py`` reads the cluster, once and at intervals: ``targets.py`` finds the nodes; ``nodes.py``,
-  ``namespaces.py`` (both with ``sums.py``) and ``sick_and_idle.py`` read what the recording rules recorded.
-- ``inspection.py`` reads nodes with their GPUs and holders, which ``gpus.py`` makes of the nodes' own series.
+  ``namespaces.py`` (both with ``sums.py``) and ``sick_and_idle.py`` read what the recording rules recorded;
+  ``gpus.py`` makes GPUs and holders of the nodes' own series.
 - ``cluster_advice.py``: the advice, by the windows that ``advice_windows.py`` reads (``advice_queries.py``).
-- ``sorting.py``: the orders of lists. ``json_data.py``, ``text.py``: a cluster or nodes as JSON and as text.
+- ``json_data.py``, ``text.py``: a cluster or nodes as JSON and as text.
 - ``pages/``: the page and the routes of the hub.
 """

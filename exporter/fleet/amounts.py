@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from exporter.wording import UNKNOWN, decimal, short_names
+from exporter.wording import UNKNOWN, short_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,3 @@ def words(parts: Sequence[Units]) -> str:
 def whole(value: float) -> str:
     """Return a count as text."""
     return f"{value:.0f}"
-
-
-def gpu_shares(value: float) -> str:
-    """Return shares of physical GPUs as text."""
-    return decimal(value, 2)

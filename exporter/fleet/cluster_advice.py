@@ -9,11 +9,10 @@ from exporter.advice.model import Advice, savings_of
 from exporter.concurrency import in_thread
 from exporter.fleet.advice_queries import DAYS, NAMESPACES_RECORDED, held_question, known_question
 from exporter.fleet.advice_windows import advice_windows
-from exporter.fleet.amounts import gpu_shares
 from exporter.fleet.prometheus import Prometheus
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError, read_clock, some_names
 from exporter.formats.advice import advice_document
-from exporter.wording import UNKNOWN, aligned, decimal, duration, plural, printable
+from exporter.wording import UNKNOWN, aligned, decimal, duration, hundredths, plural, printable
 
 _NO_RECORDS = (
     "this Prometheus has no records for advice: load alerts/rules/gpuslice-recording.yaml (see "
@@ -141,7 +140,7 @@ def _row(holder: WorkloadName, advice: Advice) -> tuple[str, ...]:
         f"{holder.space}{holder.name}{container}",
         advice.now,
         verdict_words(advice),
-        gpu_shares(advice.options[0].gpus_freed) if advice.options else UNKNOWN,
+        hundredths(advice.options[0].gpus_freed) if advice.options else UNKNOWN,
         duration(advice.window.span),
         coverage_words(advice),
         advice.confidence or UNKNOWN,

@@ -8,14 +8,13 @@ from typing import TypeVar
 
 from exporter.config import Settings, SettingsError
 from exporter.fleet.cluster_advice import advice_text, cluster_advice_json, read_advice
-from exporter.fleet.inspection import inspect
 from exporter.fleet.json_data import inspection_json
-from exporter.fleet.pages.links import NodeUrl, TemplateError
+from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
 from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError
 from exporter.fleet.text import inspection_text
-from exporter.fleet.watch import Watch
+from exporter.fleet.watch import Watch, inspect
 from exporter.formats.advice import advice_csv
 from exporter.output import print_text, terminal_width
 from exporter.server_process import run_until, shutdown_signals, tune_malloc
@@ -69,10 +68,7 @@ async def hub(
     """
     tune_malloc()
     with shutdown_signals() as shutdown:
-        try:
-            node_url = NodeUrl(node_url_template)
-        except TemplateError as error:
-            raise SettingsError(f"--node-url-template: {error}") from None
+        node_url = NodeUrl(node_url_template)
         access = access_of(settings.web_config)
         prometheus = _prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)

@@ -4,15 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from exporter.fleet.amounts import (
-    FAILED_AMOUNT,
-    UNKNOWN_AMOUNT,
-    UNKNOWN_SLICES,
-    Amount,
-    Units,
-    closed,
-    total_of,
-)
+from exporter.fleet import amounts
+from exporter.fleet.amounts import FAILED_AMOUNT, UNKNOWN_AMOUNT, UNKNOWN_SLICES, Amount, Units
 from exporter.fleet.model import Target
 from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers, HolderKey, holder_key, selector_or_all, target_of
@@ -182,7 +175,7 @@ class _GpuSeries:
         if self._failed(name, _HOLDERS, _SLICES):
             return FAILED_AMOUNT
         values = [sample.value for sample in self._rows(name)]
-        return closed(sum(values) if values else None, len(values), expected)
+        return amounts.closed(sum(values) if values else None, len(values), expected)
 
     def _conditions(self) -> tuple[Condition, ...] | None:
         """Return the conditions, in the order of the table; None if none is reported, 0 or 1."""
@@ -207,7 +200,7 @@ class _GpuSeries:
             for name in sorted({*held, *offered})
         )
         if units and not is_system(sharing):
-            return total_of("", units), ()
+            return amounts.total_of("", units), ()
         return UNKNOWN_SLICES, units
 
     def _holders(self, gpu: str, at: float, idle_after: float) -> tuple[Holder, ...]:

@@ -8,9 +8,8 @@ from typing import Any
 
 from exporter.fleet.amounts import Amount, Units
 from exporter.fleet.gpus import Gpu, Holder
-from exporter.fleet.inspection import Inspection
-from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeKey, NodeSums, SickGpu
-from exporter.fleet.sorting import in_order
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeKey, NodeSums, SickGpu, in_order
+from exporter.fleet.watch import Inspection
 
 
 def fleet_json(fleet: Fleet) -> dict[str, Any]:

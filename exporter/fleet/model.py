@@ -1,23 +1,12 @@
-"""The cluster as records: nodes, namespaces, idle holders and unhealthy GPUs. None is not known."""
+"""The cluster as records, None is not known: nodes, namespaces, idle holders and unhealthy GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from exporter.fleet.amounts import (
-    UNKNOWN_AMOUNT,
-    UNKNOWN_SHARE,
-    UNKNOWN_SLICES,
-    Amount,
-    Share,
-    Units,
-    total_amount,
-    total_of,
-    total_share,
-    total_units,
-    whole,
-)
+from exporter.fleet import amounts
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, UNKNOWN_SHARE, UNKNOWN_SLICES, Amount, Share, Units, whole
 from exporter.model import ContainerRef
 
 
@@ -79,14 +68,14 @@ class Node(NodeSums):
 def total_of_nodes(nodes: Sequence[Node]) -> NodeSums:
     """Return the sums of nodes."""
     return NodeSums(
-        gpus=total_amount(node.gpus for node in nodes),
-        slices=total_of("", [node.slices for node in nodes]),
-        units=total_units(node.units for node in nodes),
-        memory_total=total_amount(node.memory_total for node in nodes),
-        memory=total_share(node.memory for node in nodes),
-        compute=total_share(node.compute for node in nodes),
-        idle_holders=total_amount(node.idle_holders for node in nodes),
-        idle_compute=total_amount(node.idle_compute for node in nodes),
+        gpus=amounts.total_amount(node.gpus for node in nodes),
+        slices=amounts.total_of("", [node.slices for node in nodes]),
+        units=amounts.total_units(node.units for node in nodes),
+        memory_total=amounts.total_amount(node.memory_total for node in nodes),
+        memory=amounts.total_share(node.memory for node in nodes),
+        compute=amounts.total_share(node.compute for node in nodes),
+        idle_holders=amounts.total_amount(node.idle_holders for node in nodes),
+        idle_compute=amounts.total_amount(node.idle_compute for node in nodes),
     )
 
 
@@ -197,3 +186,43 @@ class Fleet:
         if self.total.idle_holders.value and not self.idle:
             return f"Idle holders are not listed; there are {self.idle_holders.text(whole)}."
         return "" if self.idle_complete else "Of some holders it is not known whether they are idle."
+
+
+Row = TypeVar("Row")
+
+
+def _most_unused(row: Any) -> tuple[float, float]:
+    return -row.compute.wasted.total, -row.memory.wasted.total
+
+
+# By the parameter in the URL that names the order of a list; the first order of each is the default.
+ORDERS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
+    "nodes": {
+        # Nodes that do not answer come first: their waste is unknown.
+        "waste": lambda node: (not node.silent, *_most_unused(node), node.key),
+        "memory": lambda node: (not node.silent, -node.memory.wasted.total, node.key),
+        "gpus": lambda node: (-node.gpus.total, node.key),
+        "name": lambda node: node.key,
+    },
+    "namespaces": {
+        "waste": lambda namespace: (*_most_unused(namespace), namespace.name),
+        "memory": lambda namespace: (-namespace.memory.wasted.total, namespace.name),
+        "hours": lambda namespace: (-namespace.hours.wasted.total, namespace.name),
+        "name": lambda namespace: namespace.name,
+    },
+    "idle": {
+        "longest": lambda idle: (-(idle.seconds or 0), idle.holder.namespace, idle.holder.pod),
+        "memory": lambda idle: (-(idle.memory_used or 0), -(idle.seconds or 0)),
+        "compute": lambda idle: (-(idle.compute_held or 0), -(idle.seconds or 0)),
+    },
+}
+
+
+def known_order(of: str, order: str) -> str:
+    """Return an order of a list, its default one if there is none of that name."""
+    return order if order in ORDERS[of] else next(iter(ORDERS[of]))
+
+
+def in_order(of: str, rows: Sequence[Row], order: str = "") -> list[Row]:
+    """Return rows of a list in an order."""
+    return sorted(rows, key=ORDERS[of][known_order(of, order)])

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
-from exporter.fleet.amounts import Amount, Share, gpu_shares, named, shown_units, size_of, whole, words
+from exporter.fleet.amounts import Amount, Share, named, shown_units, size_of, whole, words
 from exporter.fleet.gpus import Gpu, Holder
-from exporter.fleet.inspection import Inspection
-from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeSums, total_of_nodes
-from exporter.fleet.sorting import in_order
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeSums, in_order, total_of_nodes
 from exporter.fleet.targets import some_names
+from exporter.fleet.watch import Inspection
 from exporter.formats.text import holder_name, slices_held, state_words
 from exporter.model.conditions import TABLE
-from exporter.wording import UNKNOWN, aligned, decimal, duration, gibibytes, plural, printable
+from exporter.wording import UNKNOWN, aligned, decimal, duration, gibibytes, hundredths, plural, printable
 
 Record = TypeVar("Record")
 Columns: TypeAlias = Sequence[tuple[str, Callable[[Record], str]]]  # headings, and how a record is written
@@ -86,7 +85,7 @@ def _end(nodes: Sequence[Node], total: NodeSums, problems: Sequence[tuple[str, s
         ),
         f"memory {memory.held.text(gibibytes)} GiB held",
         f"{memory.used.text(gibibytes)} GiB used of {size.text(gibibytes)} GiB",
-        f"compute {compute.held.text(gpu_shares)} GPUs held, {compute.used.text(gpu_shares)} GPUs used",
+        f"compute {compute.held.text(hundredths)} GPUs held, {compute.used.text(hundredths)} GPUs used",
     )
     yield f"Total: {' · '.join(parts)}"
     without = unrecorded_nodes(nodes, problems)
@@ -113,7 +112,7 @@ _NODE: Columns[Node] = (
     ("GPUS", lambda node: node.gpus.text(whole)),
     ("SLICES HELD", lambda node: words(shown_units(node.slices, node.units))),
     ("MEMORY USED / HELD", lambda node: _used_of_held(node.memory, gibibytes, "GiB")),
-    ("COMPUTE USED / HELD", lambda node: _used_of_held(node.compute, gpu_shares, "GPU")),
+    ("COMPUTE USED / HELD", lambda node: _used_of_held(node.compute, hundredths, "GPU")),
     ("DATA", lambda node: f"{age_words(node)} ago"),
 )
 
@@ -134,8 +133,8 @@ _NAMESPACE: Columns[Namespace] = (
     ("HOLDERS", lambda namespace: namespace.holder_count.text(whole)),
     ("MEMORY USED / HELD", lambda namespace: _used_of_held(namespace.memory, gibibytes, "GiB")),
     ("UNUSED", lambda namespace: f"{namespace.memory.wasted.text(gibibytes)} GiB"),
-    ("COMPUTE USED / HELD", lambda namespace: _used_of_held(namespace.compute, gpu_shares, "GPU")),
-    ("UNUSED", lambda namespace: f"{namespace.compute.wasted.text(gpu_shares)} GPU"),
+    ("COMPUTE USED / HELD", lambda namespace: _used_of_held(namespace.compute, hundredths, "GPU")),
+    ("UNUSED", lambda namespace: f"{namespace.compute.wasted.text(hundredths)} GPU"),
 )
 
 
@@ -192,8 +191,8 @@ _GPU: Columns[Gpu] = (
         lambda gpu: f"{gpu.memory_held.text(gibibytes)} / {gpu.memory_total.text(gibibytes)} GiB",
     ),
     ("MEMORY USED", lambda gpu: f"{gpu.memory_used.text(gibibytes)} GiB"),
-    ("COMPUTE HELD", lambda gpu: f"{gpu.compute_held.text(gpu_shares)} GPU"),
-    ("COMPUTE USED", lambda gpu: f"{gpu.compute_used.text(gpu_shares)} GPU"),
+    ("COMPUTE HELD", lambda gpu: f"{gpu.compute_held.text(hundredths)} GPU"),
+    ("COMPUTE USED", lambda gpu: f"{gpu.compute_used.text(hundredths)} GPU"),
 )
 
 

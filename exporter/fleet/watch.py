@@ -1,4 +1,4 @@
-"""Reading the cluster: once, and at intervals, so that pages are made from the last answer.
+"""Reading the cluster: once, for a page or for ``inspect``, and at intervals for the hub.
 
 All queries are of the same time, so that the answers are consistent.
 """
@@ -6,18 +6,20 @@ All queries are of the same time, so that the answers are consistent.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from exporter.concurrency import in_thread
 from exporter.fleet import nodes, sick_and_idle
 from exporter.fleet.cluster_advice import ClusterAdvice, read_advice
-from exporter.fleet.model import Fleet
+from exporter.fleet.gpus import Gpu, gpu_questions, read_gpus
+from exporter.fleet.model import Fleet, Node, Target
 from exporter.fleet.namespaces import namespace_questions, read_namespaces
 from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.queries import ask
-from exporter.fleet.targets import MissingSeriesError, query_targets, read_clock
+from exporter.fleet.targets import MissingSeriesError, UnknownNameError, query_targets, read_clock, some_names
+from exporter.wording import printable
 
 log = logging.getLogger(__name__)
 # The pause after each read is at least this many times its duration.
@@ -180,3 +182,54 @@ class Watch:
         else:
             self._advice = AdviceRead(found=found, read_at=self._clock(), error="", reads=previous.reads + 1)
         return max(_ADVICE_INTERVAL, _REST * (time.monotonic() - started))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """Nodes, with their GPUs if these were asked for."""
+
+    at: float  # Unix time of Prometheus
+    nodes: tuple[tuple[Node, tuple[Gpu, ...] | None], ...]  # GPUs are None if unknown
+    gpus: bool  # whether GPUs were asked for
+    problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
+
+
+async def inspect(
+    prometheus: Prometheus, names: Sequence[str], *, details: bool, idle_after: float
+) -> Inspection:
+    """Return all nodes or the named ones; these, or all with ``details``, with their GPUs and holders.
+
+    Raises PrometheusError, MissingSeriesError and UnknownNameError.
+    """
+    at = await read_clock(prometheus)
+    wanted = _named((await query_targets(prometheus, at)).nodes, names)
+    answers = await ask(prometheus, nodes.QUESTIONS, at)
+    with_gpus = details or bool(names)
+    answering = {node.key.name for node in wanted if not node.silent and with_gpus}
+    of_gpus = await ask(prometheus, gpu_questions(answering), at)
+    gpus = read_gpus(of_gpus, at, idle_after)
+    return Inspection(
+        at=at,
+        nodes=tuple((node, _gpus_of(node, gpus)) for node in nodes.read_nodes(answers, wanted)),
+        gpus=with_gpus,
+        problems=tuple({**answers.problems, **of_gpus.problems}.items()),
+    )
+
+
+def _named(every: Sequence[Node], names: Sequence[str]) -> Sequence[Node]:
+    """Return the nodes of these names, all without names; with or without their cluster."""
+    if not names:
+        return every
+    known = {name for node in every for name in (str(node.key), node.key.name)}
+    for name in names:
+        if name not in known:
+            there_are = some_names([str(node.key) for node in every])
+            raise UnknownNameError(f"no node {printable(name)!r}; there are {there_are}")
+    return [node for node in every if str(node.key) in names or node.key.name in names]
+
+
+def _gpus_of(node: Node, gpus: Mapping[Target, tuple[Gpu, ...]] | None) -> tuple[Gpu, ...] | None:
+    """Return the GPUs of a node; None if they are not known, or it has GPUs and none is reported."""
+    if gpus is None or node.silent:
+        return None
+    return gpus.get(node.target) or (() if node.gpus.value == 0 else None)

@@ -10,22 +10,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from exporter.metrics import (
-    COLLECTOR,
-    CONTAINER,
-    ENTITIES,
-    GPU,
-    LEVEL_LABELS,
-    MIG,
-    NODE,
-    AnyFamily,
-    Entity,
-    Family,
-    LabelledFamily,
-    Level,
-    Number,
-    field_name,
-)
+from exporter import metrics
+from exporter.metrics import AnyFamily, Entity, Family, LabelledFamily, Level, Number, field_name
 from exporter.metrics.gpu_parts import VGPU
 from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
 from exporter.model.states import judge_holder
@@ -43,16 +29,16 @@ def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str,
     values, outermost first. Events, oldest first, have the containers that they affected. Names of processes
     are those that their owners chose. A container is idle after ``idle_after`` seconds without compute use.
     """
-    (node,) = _records("node", NODE, snapshot)
-    gpus = zip(_records("gpu", GPU, snapshot), snapshot.gpus, strict=True)
-    health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
+    (node,) = _records("node", metrics.NODE, snapshot)
+    gpus = zip(_records("gpu", metrics.GPU, snapshot), snapshot.gpus, strict=True)
+    health = zip(_records("collector", metrics.COLLECTOR, snapshot), snapshot.collectors, strict=True)
     return {
         "timestamp": snapshot.timestamp,
         "sequence": snapshot.sequence,
         "demo": snapshot.demo,
         "node": node | {"process_attribution_reason": snapshot.node.process_view_reason},
         "gpus": [record | {"raised": _raised(row)} for record, row in gpus],
-        "migs": list(_records("mig", MIG, snapshot)),
+        "migs": list(_records("mig", metrics.MIG, snapshot)),
         "vgpus": list(_records("vgpu", VGPU, snapshot)),
         "containers": list(_containers(snapshot, idle_after)),
         "pods": [_pod(row) for row in snapshot.pods],
@@ -66,16 +52,17 @@ def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str,
 def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
     """Return the container rows as CSV, as ``csv_text`` does."""
     records = _containers(snapshot, idle_after)
-    return csv_text((*_columns("container", CONTAINER), *_STATE), (record.values() for record in records))
+    return csv_text(
+        (*_columns("container", metrics.CONTAINER), *_STATE), (record.values() for record in records)
+    )
 
 
 def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any]]:
     """Yield containers with their states at the time of the poll."""
-    records = _records("container", CONTAINER, snapshot)
+    records = _records("container", metrics.CONTAINER, snapshot)
     for record, row in zip(records, snapshot.containers, strict=True):
         judged = judge_holder(row, snapshot.timestamp, idle_after)
-        states = (list(judged.also), judged.state, judged.quiet_for)
-        yield record | dict(zip(_STATE, states, strict=True))
+        yield record | dict(zip(_STATE, (list(judged.also), judged.state, judged.quiet_for), strict=True))
 
 
 def _raised(row: GpuRow) -> dict[str, Any]:
@@ -123,8 +110,8 @@ def _event(row: EventRow) -> dict[str, Any]:
 
 
 def _records(level: Level, families: Iterable[AnyFamily], snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    for entity in ENTITIES[level](snapshot):
-        record: dict[str, Any] = dict.fromkeys(LEVEL_LABELS[level])
+    for entity in metrics.ENTITIES[level](snapshot):
+        record: dict[str, Any] = dict.fromkeys(metrics.LEVEL_LABELS[level])
         record |= {name: value or None for name, value in zip(entity.names, entity.values, strict=True)}
         for family in families:
             record |= _fields(family, entity)
@@ -168,7 +155,7 @@ def _finite(value: Number | None) -> Number | None:
 
 
 def _columns(level: Level, families: Iterable[AnyFamily]) -> list[str]:
-    columns = list(LEVEL_LABELS[level])
+    columns = list(metrics.LEVEL_LABELS[level])
     for family in families:
         plain = isinstance(family, Family) or family.several or family.type != "info"
         columns += [field_name(family)] if plain else family.labels

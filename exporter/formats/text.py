@@ -6,29 +6,13 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TypeAlias
 
-from exporter.metrics import Number, scaled
+from exporter import wording
+from exporter.metrics import scaled
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 from exporter.model.conditions import TABLE
 from exporter.model.kubelet import is_unhealthy
 from exporter.model.states import STATE_WORDS, Judgement, judge_holder
-from exporter.wording import (
-    CUT,
-    TIMES,
-    UNKNOWN,
-    aligned,
-    decimal,
-    duration,
-    gibibytes,
-    held_of_each,
-    held_of_node,
-    measure,
-    mode_label,
-    plural,
-    printable,
-    total_text,
-    unavailable,
-    used_of,
-)
+from exporter.wording import TIMES, UNKNOWN, decimal, duration, gibibytes, plural, printable, total_text
 
 # Conditions that the line of a GPU shows in place of its readings.
 _ELSEWHERE = frozenset({"lost", "driver_released"})
@@ -41,7 +25,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
     parts = [
         f"GPU {gpu.identity.index}",
         printable(gpu.identity.model or gpu.identity.uuid),
-        printable(mode_label(gpu.sharing)),
+        printable(wording.mode_label(gpu.sharing)),
     ]
     if gpu.unread:
         number = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
@@ -56,10 +40,10 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
     return " · ".join(
         (
             *parts,
-            f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}",
-            f"utilization {measure(reading.utilization_percent, '%')}",
-            measure(scaled(reading.power_milliwatts, 1000), "W"),
-            measure(reading.temperature_celsius, "°C"),
+            f"memory {_used_of(gibibytes(used), gibibytes(whole), 'GiB')}",
+            f"utilization {wording.measure(reading.utilization_percent, '%')}",
+            wording.measure(scaled(reading.power_milliwatts, 1000), "W"),
+            wording.measure(reading.temperature_celsius, "°C"),
             _slices_of(gpu),
             plural(gpu.holders, "holder"),
             *wrong,
@@ -80,7 +64,7 @@ def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
     return " · ".join(
         (
             f"  {part} {printable(mig.reading.profile or UNKNOWN)} {number}",
-            f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
+            f"memory {_used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
             f"unattributed {gibibytes(mig.unattributed_memory)} GiB",
             _slices(mig.slices, cut=False),
             plural(mig.holders, "holder"),
@@ -91,12 +75,12 @@ def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
 def unattributed_line(gpu: GpuRow) -> str:
     """Return the line of a GPU's use by no known container."""
     ratio = gpu.unattributed_utilization
-    compute = measure(None if ratio is None else ratio * 100, "%")
+    compute = wording.measure(None if ratio is None else ratio * 100, "%")
     return f"    unattributed: {gibibytes(gpu.unattributed_memory)} GiB · {compute} utilization"
 
 
 def _slices_of(gpu: GpuRow) -> str:
-    return _slices(gpu.slices, cut=gpu.sharing in CUT)
+    return _slices(gpu.slices, cut=gpu.sharing in wording.CUT)
 
 
 def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
@@ -104,10 +88,15 @@ def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
     if not counts:
         return f"slices {UNKNOWN}"
     if len(counts) > 1 and not cut:
-        return f"{printable(held_of_each(counts))} held"
+        return f"{printable(wording.held_of_each(counts))} held"
     held = total_text((count.allocated for count in counts), str)
     held_of = f"slices {held} held of {total_text((count.offered for count in counts), str)}"
-    return ", ".join((held_of, *unavailable(counts)))
+    return ", ".join((held_of, *wording.unavailable(counts)))
+
+
+def _used_of(used: str, whole: str, unit: str) -> str:
+    """Return ``used / whole`` with the unit."""
+    return f"{used} / {whole} {unit}"
 
 
 def slices_held(row: ContainerRow) -> str:
@@ -139,8 +128,8 @@ def total_line(snapshot: Snapshot) -> str:
             f"Total: {_held(snapshot)}",
             f"memory {total_text((gpu.memory_entitled for gpu in gpus), gibibytes)} GiB held",
             f"{total_text(taken, gibibytes)} GiB used of {total_text(whole, gibibytes)} GiB",
-            f"compute {total_text(entitled, _hundredths)} GPUs held",
-            f"{total_text(used, _hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
+            f"compute {total_text(entitled, wording.hundredths)} GPUs held",
+            f"{total_text(used, wording.hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
         )
     )
 
@@ -149,15 +138,11 @@ def _held(snapshot: Snapshot) -> str:
     """Return the held slices of the node as text, or its held GPUs if the units differ."""
     if all(gpu.holders is None for gpu in snapshot.gpus):
         return f"slices {UNKNOWN}"
-    summary = held_of_node(snapshot.gpus)
+    summary = wording.held_of_node(snapshot.gpus)
     held = total_text([summary.held, None] if summary.least else [summary.held], str)
     offered = UNKNOWN if summary.offered is None else str(summary.offered)
     words = ("" if summary.unit else "slices", held, "held of", offered, summary.unit)
     return printable(", ".join((" ".join(filter(None, words)), *summary.besides)))
-
-
-def _hundredths(value: Number) -> str:
-    return decimal(value, 2)
 
 
 def state_words(judged: Judgement) -> str:
@@ -209,7 +194,7 @@ class _SnapshotLines:
         read = not all(gpu.unread for gpu in self._snapshot.gpus)
         total = (total_line(self._snapshot),) if read else ()
         lines = list(chain(self._head(), self._devices(), total, self._failures()))
-        rows = aligned([line for line in lines if not isinstance(line, str)], width)
+        rows = wording.aligned([line for line in lines if not isinstance(line, str)], width)
         return "".join(f"{line if isinstance(line, str) else next(rows)}\n" for line in lines)
 
     def _head(self) -> Iterator[_Line]:
@@ -275,8 +260,8 @@ class _SnapshotLines:
                 f"    {holder_name(row)}",
                 slices_held(row),
                 printable(row.isolation),
-                used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
-                used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
+                _used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
+                _used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
                 # The state at the time of the poll; later activity is unknown.
                 state_words(judge_holder(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
             )

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from exporter.fleet.inspection import Inspection, inspect
 from exporter.fleet.prometheus import Prometheus
+from exporter.fleet.watch import Inspection, inspect
 
 Samples = list[tuple[Mapping[str, str], float]]
 Answer = Callable[[str], Samples | str]

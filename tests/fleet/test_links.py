@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.advice import advise
+from exporter.config import SettingsError
 from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.model import Node, NodeKey, Target
-from exporter.fleet.pages.advice_table import advice_table
-from exporter.fleet.pages.links import Links, NodeUrl, TemplateError
+from exporter.fleet.pages.links import Links, NodeUrl
+from exporter.fleet.pages.page import advice_table
 from exporter.fleet.watch import AdviceRead
 from tests.core.advice.simulated import Run, gib, window
 
@@ -41,7 +42,7 @@ def test_a_template_becomes_a_url_with_a_slash_at_the_end(template: str, url: st
     ],
 )
 def test_a_template_with_another_scheme_or_an_unknown_name_is_refused(template: str) -> None:
-    with pytest.raises(TemplateError):
+    with pytest.raises(SettingsError):
         NodeUrl(template)
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from exporter.fleet.amounts import Amount, Units
 from exporter.fleet.gpus import Gpu
-from exporter.fleet.inspection import Inspection
 from exporter.fleet.text import inspection_text
+from exporter.fleet.watch import Inspection
 from tests.core.commands.program import run
 from tests.fleet.answering import Answer, Samples, answering, nothing
 from tests.fleet.shown import node

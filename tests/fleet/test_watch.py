@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 
 from exporter.fleet.json_data import fleet_json
 from exporter.fleet.pages import openapi as hub_openapi
-from exporter.fleet.pages.advice_table import advice_table
 from exporter.fleet.pages.links import Links, NodeUrl
+from exporter.fleet.pages.page import advice_table
 from exporter.fleet.pages.routes import FleetPages
 from exporter.fleet.prometheus import Prometheus
 from exporter.fleet.text import fleet_text

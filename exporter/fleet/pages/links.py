@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from urllib.parse import quote, urlsplit
 
+from exporter.config import SettingsError
 from exporter.fleet.model import Node, NodeKey, Target
 from exporter.model import ContainerRef
 from exporter.web.kit.markup import holder_path
@@ -11,14 +12,10 @@ from exporter.web.kit.markup import holder_path
 _HOST_CHARACTERS = ":[]"
 
 
-class TemplateError(ValueError):
-    """The template is not a valid URL; the message has the reason."""
-
-
 class NodeUrl:
     """The URL of a node's page: a template with {instance}, {node}, {cluster} and {job}.
 
-    Raises TemplateError if that is not an http or https URL, or has other placeholders.
+    Raises SettingsError if that is not an http or https URL, or has other placeholders.
     """
 
     def __init__(self, template: str = "http://{instance}/") -> None:
@@ -26,11 +23,10 @@ class NodeUrl:
         try:
             example = urlsplit(self.of(NodeKey("cluster", "node"), Target("cluster", "job", "host:1")))
         except (KeyError, IndexError, ValueError) as error:
-            raise TemplateError(
-                f"{error} is not one of {{instance}}, {{node}}, {{cluster}}, {{job}}"
-            ) from None
+            names = "{instance}, {node}, {cluster}, {job}"
+            raise SettingsError(f"--node-url-template: {error} is not one of {names}") from None
         if example.scheme not in ("http", "https") or not example.netloc:
-            raise TemplateError("it must begin with http:// or https://")
+            raise SettingsError("--node-url-template: it must begin with http:// or https://")
 
     def of(self, key: NodeKey, target: Target) -> str:
         """Return the URL, with a slash at its end; values are quoted."""

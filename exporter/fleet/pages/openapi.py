@@ -5,24 +5,7 @@ from collections.abc import Mapping
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES
 from exporter.web.kit.openapi import describe
 from exporter.web.kit.openapi.advice_schema import advice_schema
-from exporter.web.kit.openapi.describe import (
-    CSV,
-    JSON,
-    TEXT,
-    Operation,
-    Operations,
-    Schema,
-    choice,
-    description,
-    flag,
-    format_of,
-    listed,
-    number,
-    probe,
-    reference,
-    text,
-    whole,
-)
+from exporter.web.kit.openapi.describe import Schema, choice, flag, listed, number, reference, text, whole
 
 # The formats of the cluster, and their content types.
 FLEET_TYPES = {name: CONTENT_TYPES[name] for name in ("json", "text")}
@@ -32,30 +15,30 @@ headers of GET. Unknown parameters are ignored.
 
 Unknown values are null, never 0. Fields may be added. Units are base units."""
 # The paths of the hub for programs.
-OPERATIONS: Operations = {
-    "/": Operation(
+OPERATIONS: describe.Operations = {
+    "/": describe.Operation(
         "cluster",
         "The cluster as text.",
-        {TEXT: ""},
+        {describe.TEXT: ""},
         words="For clients that accept HTML a page, which is not described here.",
     ),
-    "/api/v1/fleet": Operation(
+    "/api/v1/fleet": describe.Operation(
         "document",
         "The last answer of the cluster.",
-        {JSON: "FleetRead", TEXT: ""},
-        parameters=format_of(FLEET_TYPES),
+        {describe.JSON: "FleetRead", describe.TEXT: ""},
+        parameters=describe.format_of(FLEET_TYPES),
     ),
-    "/api/v1/advice": Operation(
+    "/api/v1/advice": describe.Operation(
         "advice",
         "Which slice would fit each workload, by the last seven days, and what that would free.",
-        {JSON: "ClusterAdvice", CSV: ""},
-        parameters=format_of(ADVICE_TYPES),
+        {describe.JSON: "ClusterAdvice", describe.CSV: ""},
+        parameters=describe.format_of(ADVICE_TYPES),
         refusals=(503,),
     ),
     describe.PATH: describe.DESCRIBE,
-    "/metrics": Operation("metrics", "Series of the hub itself.", {TEXT: ""}, tagged=False),
-    "/-/healthy": probe("healthy", "Whether it runs."),
-    "/-/ready": probe("ready", "Whether there is data to show.", refusals=(503,)),
+    "/metrics": describe.Operation("metrics", "Series of the hub itself.", {describe.TEXT: ""}, tagged=False),
+    "/-/healthy": describe.probe("healthy", "Whether it runs."),
+    "/-/ready": describe.probe("ready", "Whether there is data to show.", refusals=(503,)),
 }
 
 
@@ -168,4 +151,6 @@ def document() -> Schema:
     """Return the description."""
     advice = advice_schema({"problems": listed({"type": "string"}, "Queries that failed."), **_FAILURE})
     schemas = {name: whole(fields) for name, fields in _FIELDS.items()}
-    return description(_ABOUT, OPERATIONS, {"FleetRead": whole(_READ), "ClusterAdvice": advice, **schemas})
+    return describe.description(
+        _ABOUT, OPERATIONS, {"FleetRead": whole(_READ), "ClusterAdvice": advice, **schemas}
+    )

@@ -15,11 +15,11 @@ from exporter.concurrency import in_thread
 from exporter.exposition import SelfMetrics
 from exporter.fleet.cluster_advice import ClusterAdvice, cluster_advice_json
 from exporter.fleet.json_data import fleet_json
+from exporter.fleet.model import ORDERS
 from exporter.fleet.pages import openapi as hub_openapi
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.tables import Orders
-from exporter.fleet.sorting import ORDERS
 from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_csv

@@ -4,14 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from exporter.fleet.amounts import Amount, Share, gpu_shares, named, shown_units, size_of, whole
-from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu
+from exporter.fleet.amounts import Amount, Share, named, shown_units, size_of, whole
+from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu, in_order, known_order
 from exporter.fleet.pages.links import Links
 from exporter.fleet.sick_and_idle import DETAILS
-from exporter.fleet.sorting import in_order, known_order
 from exporter.fleet.text import age_words, silent_words
 from exporter.web.kit.elements import Bar, BarPart, Figure, bar, figure_of
-from exporter.wording import TIMES, duration, gibibytes
+from exporter.wording import TIMES, duration, gibibytes, hundredths
 
 # The reason shown for a value that needs a failed query.
 QUERY_FAILED = "the query for this failed"
@@ -80,8 +79,7 @@ def figure(amount: Amount, write: Callable[[float], str]) -> Figure:
 
 def size_bar(text: str, look: str, size: Amount, track: float | None) -> Bar:
     """Return the bar of an amount on a track; unknown parts are hatched."""
-    parts = [BarPart(look, size.value or 0, text)]
-    return bar(text, parts, track, known=not size.missing)
+    return bar(text, [BarPart(look, size.value or 0, text)], track, known=not size.missing)
 
 
 def used_and_held_of_all(
@@ -150,20 +148,19 @@ def node_table(fleet: Fleet, links: Links, orders: Orders) -> Table:
 
 
 def _node_row(node: Node, links: Links) -> NodeRow:
-    models = ", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models or ())
     return NodeRow(
         node=node,
         href=links.node(node.key),
         silent=silent_words(node) if node.silent else "",
         gpus=figure(node.gpus, whole),
-        models=models,
+        models=", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models or ()),
         slices=tuple(
             SlicesHeld(figure(part.held, whole), figure(part.size, whole) if part.has_size else None, name)
             for name, part in named(shown_units(node.slices, node.units))
         ),
         memory=used_and_held_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
-        compute=used_and_held_of_all(node.compute, node.gpus, gpu_shares, "GPU"),
-        wasted=(figure(node.memory.wasted, gibibytes), figure(node.compute.wasted, gpu_shares)),
+        compute=used_and_held_of_all(node.compute, node.gpus, hundredths, "GPU"),
+        wasted=(figure(node.memory.wasted, gibibytes), figure(node.compute.wasted, hundredths)),
         age=f"{age_words(node)} ago",
     )
 
@@ -210,9 +207,9 @@ def _namespace_row(namespace: Namespace) -> NamespaceRow:
         holders=figure(namespace.holder_count, whole),
         memory=used_of_held(namespace.memory, gibibytes, "GiB"),
         wasted_memory=figure(namespace.memory.wasted, gibibytes),
-        compute=used_of_held(namespace.compute, gpu_shares, "GPU"),
-        wasted_compute=figure(namespace.compute.wasted, gpu_shares),
-        hours=(figure(namespace.hours.used, gpu_shares), figure(namespace.hours.held, gpu_shares)),
+        compute=used_of_held(namespace.compute, hundredths, "GPU"),
+        wasted_compute=figure(namespace.compute.wasted, hundredths),
+        hours=(figure(namespace.hours.used, hundredths), figure(namespace.hours.held, hundredths)),
     )
 
 
@@ -268,7 +265,7 @@ def _idle_row(idle: IdleHolder, links: Links, why: str) -> IdleRow:
         seconds=figure_of(idle.seconds, duration, QUERY_FAILED),
         memory_used=figure_of(idle.memory_used, gibibytes, why),
         memory_held=figure_of(idle.memory_held, gibibytes, why),
-        compute_held=figure_of(idle.compute_held, gpu_shares, why),
+        compute_held=figure_of(idle.compute_held, hundredths, why),
         state="idle-memory" if idle.memory_used else "idle",
     )
 

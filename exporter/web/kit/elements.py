@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.model import ContainerRef
-from exporter.wording import UNKNOWN, decimal, gibibytes
+from exporter.wording import UNKNOWN, gibibytes, hundredths
 
 
 class Figure(NamedTuple):
@@ -33,11 +33,6 @@ class Pair(NamedTuple):
 def figure_of(value: float | None, write: Callable[[float], str], why: str) -> Figure:
     """Return a number as text, or a dash with the reason if it is None."""
     return Figure(UNKNOWN, why) if value is None else Figure(write(value))
-
-
-def hundredths(value: float) -> str:
-    """Return a share of a physical GPU as text."""
-    return decimal(value, 2)
 
 
 def memory_pair(used: float | None, why: str, whole: float | None, why_whole: str) -> Pair:
@@ -140,8 +135,7 @@ class PoolKey(NamedTuple):
     compute: Pair
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """Something that needs attention."""
 
     look: str  # of its state
@@ -164,8 +158,7 @@ class Card:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """A notice on the page."""
 
     look: str  # ``bad`` or ``note``

@@ -17,10 +17,8 @@ from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES, reply
 from exporter.web.kit.live.broadcaster import Broadcaster, Ticker
 from exporter.web.kit.openapi import describe
 from exporter.web.kit.parameters import prefers_html, requested_format, require_json
-from exporter.web.node.document_cache import DocumentCache
-from exporter.web.node.metrics_cache import MetricsCache
+from exporter.web.node.caches import DocumentCache, MetricsCache, PageCache
 from exporter.web.node.openapi import operations
-from exporter.web.node.page_cache import PageCache
 from exporter.web.node.parameters import PATHS, Kind, requested_place
 from exporter.web.node.timelines import routes as timeline_routes
 

@@ -66,7 +66,7 @@ def test_help_and_version_import_no_library(option: str):
 @pytest.mark.slow
 def test_serving_imports_nothing_that_only_pages_or_other_commands_need():
     loaded = set(json.loads(python("import exporter.commands.serve" + LOADED).stdout))
-    assert {"aiohttp", "grpc", "exporter.web.node.page_cache"} <= loaded
+    assert {"aiohttp", "grpc", "exporter.web.node.caches"} <= loaded
     assert not loaded & {"jinja2", "kubernetes_asyncio", "plotly", "exporter.web.node.timelines.figures"}
     modules = (
         "exporter.web.node.pages",

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from exporter.web.kit.http.limits import MAX_CONNECTIONS
+from exporter.web.kit.http.connection import MAX_CONNECTIONS
 from exporter.web.kit.http.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.page.abuse.attacks import ATTACKS, HEALTHY, Attack
 from tests.page.abuse.clients import answer_to, connect, crowd, push

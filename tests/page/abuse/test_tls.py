@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from exporter.web.kit.http.limits import Limits
+from exporter.web.kit.http.connection import Limits
 from tests.page.web.access import Site, serving
 from tests.page.web.certificates import Authority
 from tests.tools import tool

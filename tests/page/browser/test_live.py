@@ -11,7 +11,7 @@ from playwright.async_api import expect
 from exporter.config import ListenAddress
 from exporter.web.kit.http.assets import version
 from exporter.web.kit.http.server import Server
-from exporter.web.node import page_cache
+from exporter.web.node import caches
 from exporter.web.node.app import make_app
 from exporter.web.node.parameters import Place
 from tests.page.browser.site import looking, node_of
@@ -106,7 +106,7 @@ async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
 async def test_a_followed_page_equals_a_loaded_one(browser, monkeypatch) -> None:
     # Times on the page are in minutes: between two drawings one may pass.
     now = time.time()
-    monkeypatch.setattr(page_cache, "time", SimpleNamespace(time=lambda: now, time_ns=time.time_ns))
+    monkeypatch.setattr(caches, "time", SimpleNamespace(time=lambda: now, time_ns=time.time_ns))
     async with node_of("showcase", 0) as served, opened(browser, served.url) as (page, _):
         for second in (15, 30, 700):
             await served.poll(second)

@@ -12,7 +12,7 @@ from aiohttp import ClientSession, TCPConnector, web
 from exporter.config import ListenAddress
 from exporter.web.kit.application import build_app
 from exporter.web.kit.auth.access import WebAccess
-from exporter.web.kit.http.limits import Limits
+from exporter.web.kit.http.connection import Limits
 from exporter.web.kit.http.server import Server
 from tests.page.web.certificates import PASSWORD
 from tests.waiting import LIMIT_SECONDS, wait_until_async

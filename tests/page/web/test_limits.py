@@ -16,8 +16,7 @@ import pytest
 from aiohttp import web
 
 from exporter.web.kit.application import build_app
-from exporter.web.kit.http.handler import SENT_AT_ONCE
-from exporter.web.kit.http.limits import Limits, client_of, max_connections
+from exporter.web.kit.http.connection import SENT_AT_ONCE, Limits, client_of, max_connections
 from exporter.web.kit.http.responses import security_headers
 from tests.page.web.access import serving, small_app
 from tests.page.web.certificates import Authority

@@ -12,7 +12,7 @@ from exporter.config import ListenAddress
 from exporter.demo.scenario.catalog import load
 from exporter.web.kit.http.assets import version
 from exporter.web.kit.http.server import Server
-from exporter.web.node import page_cache as pages_module
+from exporter.web.node import caches
 from exporter.web.node.app import make_app
 from tests.page.web.following import following
 from tests.page.web.views_reading import NOW, gpu, holder, snapshot
@@ -26,8 +26,8 @@ HTML = {"Accept": "text/html"}
 @pytest.fixture
 def _still(monkeypatch) -> None:
     """Stop the clock that pages are drawn by, so that no age on them grows between two looks."""
-    clock = SimpleNamespace(time=lambda: NOW, time_ns=pages_module.time.time_ns)
-    monkeypatch.setattr(pages_module, "time", clock)
+    clock = SimpleNamespace(time=lambda: NOW, time_ns=caches.time.time_ns)
+    monkeypatch.setattr(caches, "time", clock)
 
 
 class Shown:

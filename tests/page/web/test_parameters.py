@@ -18,10 +18,10 @@ from jsonschema import Draft202012Validator
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
 from exporter.fleet.cluster_advice import ClusterAdvice
+from exporter.fleet.model import ORDERS
 from exporter.fleet.pages import openapi as hub
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
-from exporter.fleet.sorting import ORDERS
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.web.kit.http.server import Server
 from exporter.web.kit.live.broadcaster import LONGEST_TAG, Ticker

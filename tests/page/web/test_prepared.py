@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from exporter.exposition import Exposition, Format, Page
 from exporter.model import Snapshot
-from exporter.web.node.document_cache import DocumentCache
-from exporter.web.node.metrics_cache import MetricsCache
+from exporter.web.node.caches import DocumentCache, MetricsCache
 from tests.page.web.views_reading import snapshot
 from tests.waiting import LIMIT_SECONDS, wait_until_async
 

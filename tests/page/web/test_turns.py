@@ -15,8 +15,7 @@ from exporter.fleet.watch import FleetRead
 from exporter.web.kit.html import Drawing
 from exporter.web.kit.render_queue import AT_ONCE, MOST_WAITING
 from exporter.web.node.app import make_app
-from exporter.web.node.metrics_cache import MetricsCache
-from exporter.web.node.page_cache import PageCache
+from exporter.web.node.caches import MetricsCache, PageCache
 from exporter.web.node.pages import layout
 from exporter.web.node.parameters import Place, Query
 from tests.page.web.access import serving

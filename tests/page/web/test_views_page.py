@@ -11,7 +11,7 @@ from exporter.config import load_settings
 from exporter.model import ContainerRef
 from exporter.web.kit.http.server import Server
 from exporter.web.node.app import make_app
-from exporter.web.node.page_cache import PageCache
+from exporter.web.node.caches import PageCache
 from exporter.web.node.parameters import Place
 from tests.page.web.views_reading import (
     NOW,

@@ -16,8 +16,8 @@ from exporter.model import (
     MigRow,
     SliceCount,
 )
-from exporter.web.node import page_cache as pages_module
-from exporter.web.node.page_cache import PageCache
+from exporter.web.node import caches
+from exporter.web.node.caches import PageCache
 from exporter.web.node.parameters import Place
 from exporter.wording import UNKNOWN
 from tests.page.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
@@ -189,7 +189,7 @@ async def test_the_age_grows_while_no_poll_comes(monkeypatch) -> None:
     pages = PageCache(lambda: shown)
     texts = []
     for age in (1, 90):
-        monkeypatch.setattr(pages_module.time, "time", lambda age=age: NOW + age)
+        monkeypatch.setattr(caches.time, "time", lambda age=age: NOW + age)
         texts.append((await pages.html(Place())).decode())
 
     assert "polled 1 s ago" in texts[0]

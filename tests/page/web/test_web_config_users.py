@@ -9,9 +9,8 @@ import pytest
 from aiohttp import web
 
 from exporter.web.kit.application import build_app
-from exporter.web.kit.auth import gate, passwords
-from exporter.web.kit.auth.gate import TokenBucket
-from exporter.web.kit.auth.passwords import MOST_KNOWN, MOST_WAITING, Passwords, TooManyChecksError
+from exporter.web.kit.auth import gate
+from exporter.web.kit.auth.gate import MOST_KNOWN, MOST_WAITING, Passwords, TokenBucket, TooManyChecksError
 from exporter.web.kit.http.responses import security_headers
 from tests.page.web.access import RIGHT, says, serving, until
 from tests.page.web.certificates import CHEAP, PASSWORD
@@ -50,7 +49,7 @@ def computed(monkeypatch):
         calls.append((password, hashed))
         return verify(password, hashed)
 
-    monkeypatch.setattr(passwords.bcrypt, "checkpw", checkpw)
+    monkeypatch.setattr(gate.bcrypt, "checkpw", checkpw)
     return calls
 
 
@@ -61,7 +60,7 @@ class Slow:
         self.release = threading.Event()
         self.begun: list[bytes] = []
         self._verify = bcrypt.checkpw
-        monkeypatch.setattr(passwords.bcrypt, "checkpw", self._checkpw)
+        monkeypatch.setattr(gate.bcrypt, "checkpw", self._checkpw)
 
     def _checkpw(self, password: bytes, hashed: bytes) -> bool:
         self.begun.append(password)
@@ -197,7 +196,7 @@ async def test_a_right_password_is_computed_once(checker, computed):
 
 
 async def test_the_number_of_remembered_passwords_is_limited(checker, monkeypatch):
-    monkeypatch.setattr(passwords.bcrypt, "checkpw", lambda *_: True)
+    monkeypatch.setattr(gate.bcrypt, "checkpw", lambda *_: True)
     for number in range(MOST_KNOWN + 10):
         assert await checker.are_right(KNOWN, b"ann", b"%d" % number, "a")
     assert len(checker._right) == MOST_KNOWN

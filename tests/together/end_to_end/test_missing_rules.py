@@ -16,12 +16,11 @@ import pytest
 
 from alerts.records import recording_groups
 from alerts.windows import Windows
-from exporter.fleet.inspection import inspect
 from exporter.fleet.json_data import fleet_json, inspection_json
 from exporter.fleet.prometheus import Prometheus as Client
 from exporter.fleet.prometheus import PrometheusError, Sample
 from exporter.fleet.targets import CLOCK, MissingSeriesError
-from exporter.fleet.watch import read_fleet
+from exporter.fleet.watch import inspect, read_fleet
 from tests.fleet.weaker import Recorded, changes
 from tests.together.end_to_end.programs import Prometheus, demo, prometheus, until
 

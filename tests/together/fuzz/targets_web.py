@@ -11,7 +11,7 @@ from exporter.dcgm_scrape import DcgmError, DcgmReading, with_dcgm
 from exporter.dcgm_scrape.client import _text
 from exporter.dcgm_scrape.page import read_page
 from exporter.exposition.negotiation import accepts_gzip, choose_format, media_quality
-from exporter.fleet.prometheus.responses import PrometheusError, Response, Sample, read_vector
+from exporter.fleet.prometheus import PrometheusError, Response, Sample, read_vector
 from exporter.metrics import IDENTITY_LABELS
 from exporter.model import (
     ContainerRef,
@@ -178,7 +178,7 @@ TARGETS = (
     ),
     Target(
         name="prometheus-answer",
-        covers=("exporter.fleet.prometheus.responses",),
+        covers=("exporter.fleet.prometheus",),
         seeds=encoded(
             'v\x1e\x1e{"status":"success","data":{"resultType":"vector","result":[{"metric":{"uuid":"GPU-1"},'
             '"value":[1700000000.1,"0.5"]}]}}',

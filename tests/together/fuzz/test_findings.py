@@ -8,7 +8,7 @@ from exporter.config.parse import SettingsError, read_options
 from exporter.dcgm_scrape.page import read_page
 from exporter.demo.scenario.catalog import parse
 from exporter.documents import DocumentError, read_yaml
-from exporter.fleet.prometheus.responses import PrometheusError, Response, read_vector
+from exporter.fleet.prometheus import PrometheusError, Response, read_vector
 from exporter.model import Allocations, ClaimedDevice, ContainerRef, DeviceUse
 from exporter.sharing.base.view import View
 from exporter.sharing.dra import Dra

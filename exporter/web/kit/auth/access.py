@@ -227,10 +227,9 @@ def _load_pair(context: ssl.SSLContext, material: Material) -> None:
         why = "the key is encrypted; use one without a passphrase"
         raise DocumentError("tls_server_config.key", why) from None
     except ssl.SSLError as error:
-        mismatch = error.reason == "KEY_VALUES_MISMATCH"
         why = (
             "the key does not match the certificate"
-            if mismatch
+            if error.reason == "KEY_VALUES_MISMATCH"
             else f"OpenSSL refuses them: {_reason(error)}"
         )
         raise DocumentError("tls_server_config.cert and key", why) from None

@@ -2,13 +2,31 @@
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
+import time
 from collections.abc import Callable
 
-from exporter.web.kit.http.connection import Connection
-from exporter.web.kit.http.limits import Limits, client_of
-from exporter.web.kit.http.rare_warning import RareWarning
+from exporter.web.kit.http.connection import Connection, Limits, client_of
+
+_SECONDS = 60.0
+
+
+class RareWarning:
+    """Logs a warning at most once a minute."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._last = -math.inf
+
+    def __call__(self, text: str, *values: object) -> None:
+        """Log a warning, unless there was one in the last minute."""
+        now = time.monotonic()
+        if now - self._last >= _SECONDS:
+            self._last = now
+            self._log.warning(text, *values)
+
 
 log = logging.getLogger(__name__)
 # Seconds until the next try if a connection cannot be accepted, as without file descriptors.

@@ -4,20 +4,7 @@ from exporter.history import FIELDS
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES
 from exporter.web.kit.openapi import describe
 from exporter.web.kit.openapi.advice_schema import advice_schema
-from exporter.web.kit.openapi.describe import (
-    CSV,
-    JSON,
-    ONLY_JSON,
-    TEXT,
-    Operation,
-    Operations,
-    Parameter,
-    Schema,
-    choice,
-    description,
-    format_of,
-    probe,
-)
+from exporter.web.kit.openapi.describe import CSV, JSON, TEXT, Operation, Parameter, Schema, choice
 from exporter.web.node.openapi.schemas import schemas
 from exporter.web.node.parameters import (
     DEFAULT_POINTS,
@@ -58,7 +45,7 @@ _NAMES = {
     "pod": "Only one pod; needs `namespace`.",
     "container": "Only this container of the pod.",
 }
-OPERATIONS: Operations = {
+OPERATIONS: describe.Operations = {
     "/": Operation(
         "node",
         "The node as text.",
@@ -76,7 +63,7 @@ OPERATIONS: Operations = {
         "All results of the last poll.",
         {JSON: "Snapshot", CSV: "", TEXT: ""},
         words="As JSON; its containers as CSV; or the node as text.",
-        parameters=format_of(CONTENT_TYPES),
+        parameters=describe.format_of(CONTENT_TYPES),
     ),
     "/api/v1/history": Operation(
         "history",
@@ -88,7 +75,7 @@ OPERATIONS: Operations = {
             "`container` without both."
         ),
         parameters=_HISTORY
-        | dict(ONLY_JSON)
+        | dict(describe.ONLY_JSON)
         | {
             name: Parameter(meaning, {"type": "string", "minLength": 1, "maxLength": LONGEST_NAMES[name]})
             for name, meaning in _NAMES.items()
@@ -99,7 +86,7 @@ OPERATIONS: Operations = {
         "doctor",
         "What is degraded or missing on this node, and how to fix it.",
         {JSON: "Report"},
-        parameters=ONLY_JSON,
+        parameters=describe.ONLY_JSON,
         refusals=(503,),
     ),
     "/api/v1/advice": Operation(
@@ -107,15 +94,15 @@ OPERATIONS: Operations = {
         "Which slice would fit each holder, or why that is unknown.",
         {JSON: "AdviceReport", CSV: ""},
         words="By what the node has seen since each holder came; nothing acts on it.",
-        parameters=format_of(ADVICE_TYPES),
+        parameters=describe.format_of(ADVICE_TYPES),
     ),
     describe.PATH: describe.DESCRIBE,
-    "/-/healthy": probe("healthy", "Whether the process needs no restart.", refusals=(503,)),
-    "/-/ready": probe("ready", "Whether the first poll is done.", refusals=(503,)),
+    "/-/healthy": describe.probe("healthy", "Whether the process needs no restart.", refusals=(503,)),
+    "/-/ready": describe.probe("ready", "Whether the first poll is done.", refusals=(503,)),
 }
 """The paths of a node for programs."""
 
 
 def document() -> Schema:
     """Return the description."""
-    return description(_ABOUT, OPERATIONS, schemas() | {"AdviceReport": advice_schema()})
+    return describe.description(_ABOUT, OPERATIONS, schemas() | {"AdviceReport": advice_schema()})

@@ -3,22 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
+from exporter import metrics
 from exporter.doctor import EXIT_CODES
 from exporter.history import FIELDS
-from exporter.metrics import (
-    COLLECTOR,
-    CONTAINER,
-    GPU,
-    IDENTITY_LABELS,
-    LEVEL_LABELS,
-    MIG,
-    NODE,
-    VGPU,
-    AnyFamily,
-    Family,
-    Level,
-    field_name,
-)
+from exporter.metrics import AnyFamily, Family, Level, field_name
 from exporter.model.hardware import ProcessKind
 from exporter.model.snapshot import ProcessWhere
 from exporter.model.states import STATE_WORDS
@@ -26,15 +14,15 @@ from exporter.model.xids import XidClass
 from exporter.web.kit.openapi.describe import Schema, choice, flag, listed, number, reference, text, whole
 
 ROWS: Mapping[str, tuple[str, Level, Sequence[AnyFamily]]] = {
-    "gpus": ("Gpu", "gpu", GPU),
-    "migs": ("Mig", "mig", MIG),
-    "vgpus": ("Vgpu", "vgpu", VGPU),
-    "containers": ("Container", "container", CONTAINER),
-    "collectors": ("Collector", "collector", COLLECTOR),
+    "gpus": ("Gpu", "gpu", metrics.GPU),
+    "migs": ("Mig", "mig", metrics.MIG),
+    "vgpus": ("Vgpu", "vgpu", metrics.VGPU),
+    "containers": ("Container", "container", metrics.CONTAINER),
+    "collectors": ("Collector", "collector", metrics.COLLECTOR),
 }
 """The lists of a snapshot made from the table of series: the name of a row, its level and its families."""
 
-_NODE: tuple[str, Level, Sequence[AnyFamily]] = ("Node", "node", NODE)
+_NODE: tuple[str, Level, Sequence[AnyFamily]] = ("Node", "node", metrics.NODE)
 _LABELS = {
     "node": "Name of the node.",
     "gpu": "NVML index of the GPU; null if unknown.",
@@ -68,7 +56,7 @@ def schemas() -> dict[str, Schema]:
     """Return all schemas by name."""
     rows: dict[str, Schema] = {}
     for name, level, families in (_NODE, *ROWS.values()):
-        fields = _labels(LEVEL_LABELS[level])
+        fields = _labels(metrics.LEVEL_LABELS[level])
         for family in families:
             fields |= _of_family(family)
         fields |= _without_series().get(name, {})
@@ -204,7 +192,7 @@ def _history() -> Schema:
     values = listed({"type": ["number", "null"]}, "One mean per step, null if unknown.")
     series = [
         whole({"level": {"const": level}} | _labels(labels) | dict.fromkeys(FIELDS[level], values))
-        for level, labels in IDENTITY_LABELS.items()
+        for level, labels in metrics.IDENTITY_LABELS.items()
         if level in FIELDS
     ]
     return whole(

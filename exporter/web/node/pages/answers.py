@@ -1,18 +1,16 @@
 """Answers for the owner of a holder, in sentences: is it used, is there memory left, was it hit."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats.advice import advice_paragraphs
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.kubelet import is_unhealthy
-from exporter.web.kit.elements import hundredths
 from exporter.web.node.pages.event_list import EventView
 from exporter.web.node.pages.holder_cells import efficiency_of
 from exporter.web.node.pages.scene import Scene, answers, name_of
-from exporter.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total_text
+from exporter.wording import UNKNOWN, decimal, duration, gibibytes, hundredths, mode_word, total_text
 
 # With less than this part of its limit left, the next allocation is likely to fail.
 _LITTLE_LEFT = 0.05
@@ -22,8 +20,7 @@ _NOTHING = 0.005
 _MEASURED = 0.99
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredQuestion:
+class AnsweredQuestion(NamedTuple):
     """A question with its answers."""
 
     question: str
@@ -117,8 +114,7 @@ def _memory(scene: Scene, row: ContainerRow) -> Iterator[str]:
         if entitled is not None:
             yield f"It is entitled to {gibibytes(entitled)} GiB."
     elif entitled is None:
-        why = scene.why_entitled(row)
-        yield f"It uses {gibibytes(used)} GiB and has no known entitlement: {why}."
+        yield f"It uses {gibibytes(used)} GiB and has no known entitlement: {scene.why_entitled(row)}."
         yield from _device(scene, row)
     elif row.isolation == "hard":
         yield f"It uses {gibibytes(used)} of {gibibytes(entitled)} GiB, which no other container can take."

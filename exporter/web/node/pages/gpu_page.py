@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.metrics import GPU, GROUPS, MIG, VGPU, AnyFamily, Family, LabelledFamily, Number, field_name
 from exporter.model import GpuRow, Topology
@@ -40,8 +40,7 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingLine:
+class ReadingLine(NamedTuple):
     """One reading."""
 
     name: str
@@ -49,8 +48,7 @@ class ReadingLine:
     title: str  # explains its name
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingGroup:
+class ReadingGroup(NamedTuple):
     """The readings of one group."""
 
     title: str
@@ -58,8 +56,7 @@ class ReadingGroup:
     why: str  # why there are none, "" if there are some
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """One cell of the matrix."""
 
     word: str
@@ -80,7 +77,7 @@ class TopologyRow:
 def topology_rows(scene: Scene) -> list[TopologyRow]:
     """Return the matrix; empty if no GPU reports a link."""
     gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.unread)
-    topologies = [_topology(gpu) for gpu in gpus]
+    topologies = [(gpu.reading.topology if gpu.reading else None) or Topology() for gpu in gpus]
     if not any(topology.peers or topology.numa_node is not None for topology in topologies):
         return []
     return [
@@ -95,11 +92,6 @@ def topology_rows(scene: Scene) -> list[TopologyRow]:
     ]
 
 
-def _topology(gpu: GpuRow) -> Topology:
-    known = gpu.reading.topology if gpu.reading is not None else None
-    return Topology() if known is None else known
-
-
 def _link(gpu: GpuRow, topology: Topology, other: GpuRow) -> Link:
     if other is gpu:
         return Link("X", LINKS["X"])
@@ -110,8 +102,7 @@ def _link(gpu: GpuRow, topology: Topology, other: GpuRow) -> Link:
     return Link(word or UNKNOWN, LINKS.get(word or "", "not reported by the driver"))
 
 
-@dataclass(frozen=True, slots=True)
-class PartView:
+class PartView(NamedTuple):
     """The readings of one MIG device, partition or vGPU."""
 
     name: str

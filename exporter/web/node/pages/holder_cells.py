@@ -14,11 +14,11 @@ from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
 from exporter.model.states import STATE_WORDS, HolderState, Judgement
 from exporter.web.kit import markup
-from exporter.web.kit.elements import Figure, hundredths
+from exporter.web.kit.elements import Figure
 from exporter.web.node.pages.picture.cells import Amounts, use_bar
 from exporter.web.node.pages.scene import Scene, number_of
 from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
-from exporter.wording import UNKNOWN, decimal, duration, gibibytes, mode_word
+from exporter.wording import UNKNOWN, decimal, duration, gibibytes, hundredths, mode_word
 
 _KEPT = 4096
 # A smaller use is drawn as this share of its track, so that it stays visible.

@@ -12,7 +12,6 @@ from exporter.wording import mode_word
 # Returns the sort key of a row; None if unknown, which comes last in both directions.
 Rank: TypeAlias = Callable[[HolderLine], Any]
 
-_URGENT = {name: number for number, name in enumerate(URGENCY)}
 _ISOLATIONS = {"hard": 0, "soft": 1, "none": 2}
 _DIGITS = re.compile(r"(\d+)")
 
@@ -52,7 +51,7 @@ COLUMNS: Sequence[Column] = (
         "State",
         "what it does with its slice; those that need attention come first",
         holder_cells.state,
-        lambda line: None if line.state == "unknown" else _URGENT[line.state],
+        lambda line: None if line.state == "unknown" else URGENCY.index(line.state),
     ),
     Column(
         "quiet",

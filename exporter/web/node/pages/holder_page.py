@@ -28,8 +28,7 @@ _SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """A use with its entitlement, and the source of the number in words."""
 
     gauge: Gauge
@@ -177,18 +176,13 @@ def _measures(scene: Scene, row: ContainerRow) -> tuple[Measure, ...]:
 
 def _source(name: str, pair: Pair) -> str:
     """Return the source of a number, or why there is none."""
-    if pair.used.why:
-        return pair.used.why
-    return _SOURCES.get(name, f"measured by {mode_word(name)}")
+    return pair.used.why or _SOURCES.get(name, f"measured by {mode_word(name)}")
 
 
 def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
     totals = row.totals or Totals(first_seen=scene.snapshot.timestamp)
-    why_held, why_used = _NOT_YET, _NEVER
-    if row.compute_entitled is None:
-        why_held = scene.why_entitled(row)
-    if row.compute_used is None:
-        why_used = scene.why_compute(row)
+    why_held = scene.why_entitled(row) if row.compute_entitled is None else _NOT_YET
+    why_used = scene.why_compute(row) if row.compute_used is None else _NEVER
     held = figure_of(totals.entitled_gpu_seconds, _gpu_time, why_held)
     used = figure_of(totals.used_gpu_seconds, _gpu_time, why_used)
     share = efficiency_of(row)

@@ -76,11 +76,10 @@ def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> HolderTabl
     if rank is not None:
         shown = in_order(shown, rank, falling=query.sort.startswith("-"))
     drawn = [column for column in available if _is_wanted(column, query)]
-    every = f"{replace(query, text='', namespace='', gpu='', state='').url}{_TABLE}"
     count = HolderCount(
         total=plural(len(lines), "holder"),
         shown=len(shown) if query.filters else None,
-        all_href=every,
+        all_href=f"{replace(query, text='', namespace='', gpu='', state='').url}{_TABLE}",
         notes=notes,
     )
     rows = _rows(shown, drawn)
@@ -174,5 +173,4 @@ def _heading(query: Query, column: Column) -> ColumnHeading:
     following = {"": first, first: second, second: ""}
     now = query.sort if query.sort in following else ""
     href = f"{replace(query, sort=following[now]).url}{_TABLE}" if column.rank else ""
-    sort = {rising: "ascending", falling: "descending"}.get(now, "")
-    return ColumnHeading(column, href, sort)
+    return ColumnHeading(column, href, {rising: "ascending", falling: "descending"}.get(now, ""))

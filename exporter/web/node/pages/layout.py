@@ -174,8 +174,7 @@ def _drawing(
     return Drawing(layout=layout, title=title, pieces=pieces, lists=lists, facts={"demo": demo})
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """The state of one collector."""
 
     name: str

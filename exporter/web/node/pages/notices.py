@@ -1,8 +1,8 @@
 """Notices of the page: what fails, what is lost with it, and what to do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 from urllib.parse import quote
 
 from exporter.model import GpuRow
@@ -14,8 +14,7 @@ from exporter.web.node.pages.scene import Scene, answers, is_mig
 from exporter.wording import contested, duration, mode_word, plural, recovery
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(NamedTuple):
     """A message in place of missing content: why, and what to do."""
 
     title: str
@@ -38,7 +37,7 @@ def notices(scene: Scene) -> list[Notice]:
         _blind(scene),
         _use(scene),
     )
-    sentences = [replace(notice, text=_sentence(notice.text)) for notice in all_notices]
+    sentences = [notice._replace(text=_sentence(notice.text)) for notice in all_notices]
     return sorted(sentences, key=lambda notice: notice.look != "bad")
 
 
@@ -79,7 +78,7 @@ def _page(scene: Scene, gpu: GpuRow) -> str:
 def _conditions(scene: Scene) -> Iterator[Notice]:
     for gpu in scene.snapshot.gpus:
         for notice in condition_notices(scene, gpu):
-            yield replace(notice, href=_page(scene, gpu), link="Its page")
+            yield notice._replace(href=_page(scene, gpu), link="Its page")
 
 
 def condition_notices(scene: Scene, gpu: GpuRow) -> Iterator[Notice]:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from exporter.model import ContainerRef, DeviceKey, GpuRow, ProcessRow
 from exporter.model.snapshot import largest_processes
-from exporter.web.kit.elements import Figure, figure_of, hundredths
+from exporter.web.kit.elements import Figure, figure_of
 from exporter.web.node.pages.scene import Scene, answers, name_of, part_name, why_part
-from exporter.wording import UNKNOWN, gibibytes
+from exporter.wording import UNKNOWN, gibibytes, hundredths
 
 # The maximum number of processes on a page; the JSON of the snapshot has the others.
 MOST_SHOWN = 500

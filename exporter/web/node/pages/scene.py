@@ -149,21 +149,13 @@ class Scene:
 
     def memory(self, row: ContainerRow) -> Pair:
         """Return a container's memory, with reasons for missing values."""
-        return memory_pair(
-            row.memory_used,
-            "" if row.memory_used is not None else self.why_memory(row),
-            row.memory_entitled,
-            "" if row.memory_entitled is not None else self.why_entitled(row),
-        )
+        why, why_entitled = self.why_memory(row), self.why_entitled(row)
+        return memory_pair(row.memory_used, why, row.memory_entitled, why_entitled)
 
     def compute(self, row: ContainerRow) -> Pair:
         """Return a container's compute, with reasons for missing values."""
-        return compute_pair(
-            row.compute_used,
-            "" if row.compute_used is not None else self.why_compute(row),
-            row.compute_entitled,
-            "" if row.compute_entitled is not None else self.why_entitled(row),
-        )
+        why, why_entitled = self.why_compute(row), self.why_entitled(row)
+        return compute_pair(row.compute_used, why, row.compute_entitled, why_entitled)
 
     def why_memory(self, row: ContainerRow) -> str:
         """Return why a container's memory is not measured."""

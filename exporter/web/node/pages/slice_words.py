@@ -66,9 +66,7 @@ def _profile(scene: Scene, row: ContainerRow) -> str:
     if not row.device.mig_uuid:
         return _WHOLE
     mig = scene.migs.get(row.device)
-    if mig is None or not mig.reading.profile:
-        return "MIG device"
-    return mig.reading.profile
+    return (mig.reading.profile if mig is not None else None) or "MIG device"
 
 
 def _offered(scene: Scene, row: ContainerRow) -> int | None:

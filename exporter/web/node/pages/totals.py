@@ -6,10 +6,10 @@ from itertools import chain
 from exporter.metrics import Number
 from exporter.model import ContainerRow, GpuRow, NodeRow
 from exporter.model.conditions import TABLE
-from exporter.web.kit.elements import Bar, BarPart, Card, Figure, Finding, bar, hundredths
+from exporter.web.kit.elements import Bar, BarPart, Card, Figure, Finding, bar
 from exporter.web.node.pages.event_list import Fault, recent_faults
 from exporter.web.node.pages.scene import Scene, answers, number_of
-from exporter.wording import UNKNOWN, gibibytes, held_of_node, plural, total_text
+from exporter.wording import UNKNOWN, gibibytes, held_of_node, hundredths, plural, total_text
 
 _WORDING = {
     "over-share": "{} over its share",

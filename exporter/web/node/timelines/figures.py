@@ -10,28 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from exporter.history import Past, Track
-from exporter.web.node.timelines.figure_style import (
-    GREY,
-    PANELS,
-    DevicePanel,
-    Style,
-    devices_caption,
-    shortest,
-    shown_from,
-    stack_caption,
-    styles_by_hash,
-    styles_by_place,
-)
-from exporter.web.node.timelines.stacks import (
-    COMPUTE,
-    MEMORY,
-    Quantity,
-    Stack,
-    Values,
-    added_up,
-    any_known,
-    stack,
-)
+from exporter.web.node.timelines import figure_style
+from exporter.web.node.timelines.figure_style import GREY, PANELS, DevicePanel, Style
+from exporter.web.node.timelines.stacks import QUANTITIES, Quantity, Stack, Values, added_up, any_known, stack
 from exporter.wording import printable
 
 MOST_HOLDERS = 10
@@ -76,15 +57,15 @@ def _device_name(track: Track, names: Mapping[str, str]) -> str:
 
 def _by(past: Past, name: Callable[[Track], str], by: str) -> list[DrawnFigure]:
     """Return the figures of memory and compute; a name has the same style in both."""
-    stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in (MEMORY, COMPUTE)]
-    shown = styles_by_hash(part for _, made in stacks for part in made.stack.parts)
+    stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in QUANTITIES]
+    shown = figure_style.styles_by_hash(part for _, made in stacks for part in made.stack.parts)
     unknown = {part for _, made in stacks for part in made.stack.unknown}
-    called = shortest({*shown, *unknown}) if by == "holder" else {}
+    called = figure_style.shortest({*shown, *unknown}) if by == "holder" else {}
     return [
         DrawnFigure(
             quantity.name,
             f"{quantity.name.capitalize()} by {by}",
-            stack_caption(made.stack, made.others, quantity, called),
+            figure_style.stack_caption(made.stack, made.others, quantity, called),
             _figure(
                 past,
                 [*_bars(past, made, quantity, shown, called), *_lines(past, made.stack, quantity)],
@@ -208,7 +189,7 @@ def _devices(past: Past, names: Mapping[str, str]) -> DrawnFigure:
     """Return the figure of the GPUs' readings, with a panel for each quantity."""
     gpus = [track for track in past.tracks if track.level == "gpu"]
     gpus.sort(key=lambda gpu: (len(_device_name(gpu, names)), _device_name(gpu, names)))
-    shown = styles_by_place(_device_name(gpu, names) for gpu in gpus)
+    shown = figure_style.styles_by_place(_device_name(gpu, names) for gpu in gpus)
     data, layout = [], _layout(past)
     panels = [panel for panel in PANELS if any(any_known(gpu.values[panel.field]) for gpu in gpus)]
     height = (1 + _BETWEEN) / max(1, len(panels))
@@ -230,7 +211,7 @@ def _devices(past: Past, names: Mapping[str, str]) -> DrawnFigure:
     return DrawnFigure(
         "devices",
         f"Devices: {', '.join(panel.title for panel in panels)}" if panels else "Devices",
-        devices_caption(gpus, panels),
+        figure_style.devices_caption(gpus, panels),
         {"data": data, "layout": layout},
     )
 
@@ -259,7 +240,7 @@ def _dots(values: Values) -> dict[str, Any]:
 
 
 def _layout(past: Past) -> dict[str, Any]:
-    begin, end = shown_from(past), past.end
+    begin, end = figure_style.shown_from(past), past.end
     return {
         "autosize": True,
         "dragmode": False,

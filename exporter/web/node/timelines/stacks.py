@@ -51,6 +51,7 @@ COMPUTE = Quantity(
     scale=1,
     digits=4,
 )
+QUANTITIES = (MEMORY, COMPUTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +79,13 @@ def stack(past: Past, quantity: Quantity, name: Callable[[Track], str]) -> Stack
     added = {holder: added_up(values, past.count) for holder, values in parts.items()}
     unassigned = [_unassigned(gpu, tracks["container"], quantity, past.count) for gpu in tracks["gpu"]]
     seen = [_seen(gpu, past.count) for gpu in tracks["gpu"]]
-    devices = [gpu.values[quantity.device] for gpu in tracks["gpu"]]
     return Stack(
         parts={holder: values for holder, values in added.items() if any_known(values)},
         unattributed=added_up([gpu.values[quantity.unattributed] for gpu in tracks["gpu"]], past.count),
         unassigned=added_up(unassigned, past.count),
         entitled=added_up([track.values[quantity.entitled] for track in tracks["container"]], past.count),
         total=_total(tracks["gpu"], quantity, seen, past.count),
-        gaps=_gaps([*devices, *seen], past.count),
+        gaps=_gaps([*(gpu.values[quantity.device] for gpu in tracks["gpu"]), *seen], past.count),
         partial=_partial(tracks, quantity, past.count),
         unknown=sorted(holder for holder, values in added.items() if not any_known(values)),
     )

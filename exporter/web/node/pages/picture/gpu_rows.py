@@ -3,27 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
+from exporter import wording
 from exporter.metrics import scaled
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.model.conditions import TABLE
 from exporter.web.node.pages.picture.cells import Amounts, DrawnDevice, memory_amounts
 from exporter.web.node.pages.picture.mig_cells import Picture, device_cell, mig_picture
 from exporter.web.node.pages.scene import Scene, anchor_of, answers, is_amd, name_of
-from exporter.wording import (
-    CUT,
-    TIMES,
-    duration,
-    gibibytes,
-    held_of_all,
-    held_of_each,
-    is_system,
-    measure,
-    mode_word,
-    plural,
-    total_text,
-    unavailable,
-)
+from exporter.wording import TIMES, duration, gibibytes, measure, mode_word, plural, total_text
 
 _DRAWN = frozenset({"lost", "driver_released"})
 _REPLICATED = frozenset({"time-slicing", "mps"})
@@ -38,8 +27,7 @@ _NO_PARTITIONS = "This GPU is partitioned, but the driver does not list its part
 _NO_MIG_DEVICES = "This GPU is in MIG mode, but the driver does not list its MIG devices."
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
+class Wrong(NamedTuple):
     """A condition of a GPU, or the bad health that Kubernetes reports, in short."""
 
     look: str  # ``bad`` or ``note``
@@ -134,11 +122,11 @@ def _slices(scene: Scene, gpu: GpuRow) -> str:
         # Claims are of devices that nothing offers to the kubelet.
         by_claim = any(row.claims for row in scene.snapshot.containers)
         return "no slices held" if by_claim else "no slices offered"
-    if len(gpu.slices) > 1 and gpu.sharing not in CUT:
-        return f"{held_of_each(gpu.slices)} held"
+    if len(gpu.slices) > 1 and gpu.sharing not in wording.CUT:
+        return f"{wording.held_of_each(gpu.slices)} held"
     if all(count.offered is None for count in gpu.slices):
         return f"{plural(sum(count.allocated or 0 for count in gpu.slices), 'slice')} held"
-    return ", ".join((f"{held_of_all(gpu.slices)} slices held", *unavailable(gpu.slices)))
+    return ", ".join((f"{wording.held_of_all(gpu.slices)} slices held", *wording.unavailable(gpu.slices)))
 
 
 def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
@@ -157,7 +145,7 @@ def _whole_picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
         share=1.0,
         slices=gpu.slices,
         replicated=gpu.sharing in _REPLICATED,
-        pooled=gpu.sharing in _REPLICATED or is_system(gpu.sharing),
+        pooled=gpu.sharing in _REPLICATED or wording.is_system(gpu.sharing),
         holders_known=gpu.holders is not None,
         memory=memory_amounts(reading.memory, gpu.unattributed_memory),
         compute=Amounts(1, _computed(scene.rows(key), gpu), gpu.unattributed_utilization),

@@ -60,7 +60,10 @@ def partitioning_of(reading: GpuReading, rows: Sequence[MigRow]) -> Partitioning
     gaps = free_spans([Span(part.start, part.size) for part in placed], size)
     if size not in GRIDS or len(placed) < len(instances) or gaps is None:
         return None
-    free = [_free(gap, reading.mig_slices) for gap in gaps]
+    free = [
+        InstanceSpan(start=gap.start, size=gap.size, slices=compute_in(gap, reading.mig_slices))
+        for gap in gaps
+    ]
     parts = sorted((*placed, *free), key=lambda part: part.start)
     return Partitioning(size, tuple(parts), _stranded(reading.mig_slices, placed, free))
 
@@ -78,11 +81,6 @@ def _instances(rows: Sequence[MigRow]) -> Iterator[InstanceSpan | None]:
             yield InstanceSpan(
                 start=reading.gi_start, size=reading.gi_size, slices=reading.instance_slices, devices=devices
             )
-
-
-def _free(gap: Span, compute_slices: int) -> InstanceSpan:
-    """Return a free part, with the compute slices that fit into it."""
-    return InstanceSpan(start=gap.start, size=gap.size, slices=compute_in(gap, compute_slices))
 
 
 def _stranded(

@@ -24,7 +24,6 @@ _MOST_MARKS = 64
 _MANY = 16
 _MOST_NAMED = 24
 _MOST_LISTED = 12
-_URGENT = {state: place for place, state in enumerate(URGENCY)}
 # A bar over the whole width has room for about this many characters.
 _CHARACTERS = 110
 _LEAST_LABELLED = 0.02
@@ -74,7 +73,7 @@ def _members(scene: Scene, rows: Sequence[ContainerRow]) -> list[_Member]:
     order: Sequence[int] = range(len(rows))
     named, listed = set(order), set(order)
     if scene.in_short and len(rows) > _MANY:
-        first = sorted(order, key=lambda at: (_URGENT[states[at]], -(rows[at].memory_used or 0)))
+        first = sorted(order, key=lambda at: (URGENCY.index(states[at]), -(rows[at].memory_used or 0)))
         named, listed = set(first[:_MOST_NAMED]), set(first[:_MOST_LISTED])
     return [
         _Member(

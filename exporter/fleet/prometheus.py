@@ -1,0 +1,268 @@
+"""A client of Prometheus, or of a server with its HTTP API: queries, each within a deadline.
+
+Format of the responses: https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
+
+import asyncio
+import base64
+import json
+import math
+import os
+import socket
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from http.client import responses
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import aiohttp
+
+from exporter import __version__
+from exporter.concurrency import Worker, in_thread
+from exporter.dns_lookup import WorkerResolver
+from exporter.wording import printable
+
+_LONGEST: Final = 200
+_LOCKED: Final = frozenset(
+    {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}
+)
+_MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
+
+
+class PrometheusError(Exception):
+    """Prometheus returned no result; the message has the reason, without the URL."""
+
+
+def why_unreachable(error: Exception) -> str:
+    """Return why no response came; messages of libraries may contain the URL with a password."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = getattr(error.certificate_error, "verify_message", "")
+        return (
+            f"its certificate is not trusted ({reason or type(error.certificate_error).__name__});"
+            " set --prometheus-ca-file to the authority that signs it"
+        )
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
+        return "the connection ended during the response"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "the server at --prometheus-url does not speak valid HTTP"
+    if isinstance(error, OSError):
+        return _system_message(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)
+    return f"--prometheus-url cannot be used ({type(error).__name__})"
+
+
+def _system_message(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"its name cannot be resolved ({error.strerror})"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS fails ({(error.reason or 'no reason given').replace('_', ' ').lower()})"
+    # asyncio adds a long list of addresses to the system's message.
+    return os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
+
+
+class Response(NamedTuple):
+    """An HTTP response."""
+
+    status: int
+    body: bytes
+    location: str = ""  # target of a redirect
+
+
+class Sample(NamedTuple):
+    """A sample of an instant query."""
+
+    labels: Mapping[str, str]
+    value: float
+
+    def text(self, label: str) -> str:
+        """Return a label, "" without it: labels of ours that are empty are missing."""
+        return self.labels.get(label, "")
+
+    def texts(self, *labels: str) -> tuple[str, ...]:
+        """Return several labels likewise."""
+        return tuple(map(self.text, labels))
+
+
+def read_vector(response: Response) -> list[Sample]:
+    """Return the finite samples of an instant query; raises PrometheusError."""
+    try:
+        return list(_samples(_result(response)))
+    except _MALFORMED:
+        raise _no_prometheus(response) from None
+
+
+def _samples(result: Iterable[Any]) -> Iterator[Sample]:
+    for row in result:
+        labels = _labels(row["metric"])
+        # A histogram has no value.
+        if "value" in row:
+            _, text = row["value"]
+            value = float(text)
+            # The others are divisions by zero.
+            if math.isfinite(value):
+                yield Sample(labels, value)
+
+
+def _result(response: Response) -> list[Any]:
+    if response.status in _LOCKED:
+        raise PrometheusError(
+            f"Prometheus denies access (HTTP status {response.status}): set --prometheus-token-file,"
+            " or a name and password in --prometheus-url"
+        )
+    if response.location and HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
+        raise PrometheusError(
+            f"--prometheus-url redirects to {_without_secrets(response.location)}"
+            f" (HTTP status {response.status}): use that address"
+        )
+    document = json.loads(response.body)
+    if document["status"] != "success":
+        reason = document.get("error") or document.get("errorType") or "no reason given"
+        raise PrometheusError(f"Prometheus refuses a query: {_short(str(reason))}")
+    data = document["data"]
+    if data["resultType"] != "vector":
+        raise PrometheusError(f"Prometheus answers with a {_short(str(data['resultType']))}, not a vector")
+    result: list[Any] = data["result"]
+    return result
+
+
+def _labels(metric: Any) -> Mapping[str, str]:
+    """Return the labels of a series; raises TypeError if they are not strings."""
+    if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
+        raise TypeError
+    return metric
+
+
+def _no_prometheus(response: Response) -> PrometheusError:
+    """Return the error for a response that is truncated, or from something other than Prometheus."""
+    if response.status == HTTPStatus.OK:
+        return PrometheusError("the server at --prometheus-url does not answer as Prometheus does")
+    status = f"{response.status} {responses.get(response.status, '')}".strip()
+    return PrometheusError(f"the server at --prometheus-url returns no result (HTTP status {status})")
+
+
+def _without_secrets(location: str) -> str:
+    """Return the target of a redirect without user name, password and query."""
+    parts = urlsplit(location)
+    host = parts.netloc.rpartition("@")[2]
+    return _short(f"{parts.scheme}://{host}{parts.path}" if host else parts.path)
+
+
+def _short(text: str) -> str:
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+DEADLINE: Final = 10.0
+# The answer for a large cluster is some MiB; a larger one is a mistake in a query.
+MOST_BYTES: Final = 64 << 20
+_CHUNK: Final = 1 << 16
+
+
+class Prometheus:
+    """Sends read-only queries to the server at ``url``, the address of its web page.
+
+    A name and password in the URL are sent as basic authentication, unless ``token_file`` has a bearer token.
+    ``ca_file`` has the certificates to trust instead of the system's. Both files are read again when they
+    change. A query that takes longer than ``deadline`` seconds fails.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token_file: Path | None = None,
+        ca_file: Path | None = None,
+        deadline: float = DEADLINE,
+    ) -> None:
+        parts = urlsplit(url)
+        host, path = parts.netloc.rpartition("@")[2], f"{parts.path.rstrip('/')}/api/v1/query"
+        self._url = parts._replace(netloc=host, path=path, fragment="").geturl()
+        self._login = _login(parts)
+        self._token_file = token_file
+        self._ca_file = ca_file
+        self._deadline = deadline
+        self._trusted: tuple[int, ssl.SSLContext] | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._names = Worker("prometheus-names")
+
+    async def query(self, expression: str, at: float | None = None) -> list[Sample]:
+        """Return the value of an expression now, or at a Unix time; raises PrometheusError."""
+        parameters = {"query": expression}
+        if at is not None:
+            parameters["time"] = f"{at:.3f}"
+        headers, trusted = self._headers(), self._trust()
+        try:
+            async with asyncio.timeout(self._deadline):
+                response = await self._post(parameters, headers, trusted)
+        except TimeoutError:
+            raise PrometheusError(f"Prometheus did not answer within {self._deadline:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # Without its cause, which may contain the URL with a password.
+            raise PrometheusError(f"Prometheus cannot be reached: {why_unreachable(error)}") from None
+        return await in_thread(read_vector, response)
+
+    async def close(self) -> None:
+        """Close all connections; no query may follow."""
+        self._names.stop()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _post(
+        self, parameters: Mapping[str, str], headers: Mapping[str, str], trusted: ssl.SSLContext | bool
+    ) -> Response:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=WorkerResolver(self._names)),
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers={"User-Agent": f"gpuslice-exporter/{__version__}"},
+            )
+        # POST, because URLs have a maximum length. A token is for one host, so redirects are not followed.
+        async with self._session.post(
+            self._url, data=parameters, headers=headers, ssl=trusted, allow_redirects=False
+        ) as response:
+            body = bytearray()
+            async for part in response.content.iter_chunked(_CHUNK):
+                body += part
+                if len(body) > MOST_BYTES:
+                    raise PrometheusError(f"a response of Prometheus is larger than {MOST_BYTES >> 20} MiB")
+            return Response(response.status, bytes(body), response.headers.get("Location", ""))
+
+    def _headers(self) -> dict[str, str]:
+        if self._token_file is None:
+            return {"Authorization": self._login} if self._login else {}
+        try:
+            token = self._token_file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise PrometheusError(_unreadable("--prometheus-token-file", self._token_file, error)) from None
+        if not token or not (token.isascii() and token.isprintable()):
+            raise PrometheusError(f"--prometheus-token-file: {str(self._token_file)!r} has no token in it")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        if self._ca_file is None:
+            return True
+        try:
+            changed = self._ca_file.stat().st_mtime_ns
+            if self._trusted is None or self._trusted[0] != changed:
+                self._trusted = changed, ssl.create_default_context(cafile=str(self._ca_file))
+        except ssl.SSLError:
+            raise PrometheusError(
+                f"--prometheus-ca-file: {str(self._ca_file)!r} has no certificate in PEM form"
+            ) from None
+        except OSError as error:
+            raise PrometheusError(_unreadable("--prometheus-ca-file", self._ca_file, error)) from None
+        return self._trusted[1]
+
+
+def _login(parts: SplitResult) -> str:
+    """Return the Authorization header for the name and password in a URL, "" if it has none."""
+    if parts.username is None:
+        return ""
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
+
+
+def _unreadable(option: str, path: Path, error: Exception) -> str:
+    why = (isinstance(error, OSError) and error.strerror) or "it is not text"
+    return f"{option}: cannot read {str(path)!r}: {why}"
