@@ -11,14 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from exporter.config import Settings
-from exporter.model import (
-    CollectorHealth,
-    GpuReading,
-    ProcessPlace,
-    Snapshot,
-    SystemFiles,
-    Workloads,
-)
+from exporter.model import CollectorHealth, GpuReading, ProcessPlace, Snapshot, SystemFiles, Workloads
 from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector, Joiner, JoinLateError
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, KubeletRetry, running_pods
@@ -177,16 +170,12 @@ class Poller:
             self._broken = False
 
     def _fail(self, message: str, error: Exception, *, trace: bool = False) -> None:
-        """Log a failed poll, once until one succeeds."""
+        """Log a failed poll, once until one succeeds; replace a stale snapshot."""
         if not self._broken:
             level = logging.ERROR if trace else logging.WARNING
             log.log(level, message, error, exc_info=error if trace else None)
         self._broken = True
-        self._expire()
-
-    def _expire(self) -> None:
-        """Publish an empty snapshot, in which all collectors fail, in place of a stale one."""
-        # The wall clock may have been set back.
+        # An empty snapshot replaces a stale one. The wall clock may have been set back.
         if abs(self._wall() - self.snapshot.timestamp) > self.settings.stale_after:
             self._publish(self._builder.empty(self.snapshot.timestamp, self._health(), BROKEN))
 
