@@ -260,6 +260,6 @@ class Poller:
             process_view_reason=health.message or unlisted,
             process_view_code=health.reason or (NO_PROCESS_LISTS if unlisted else ""),
             superseded=self._sources.names.superseded,
-            running=placed.containers,
+            running=None if placed.running is None else placed.running.containers,
             gone=placed.gone,
         )
