@@ -202,15 +202,12 @@ class Poller:
         return always if self._jobs is None else (*always, self._jobs)
 
     def _health(self) -> tuple[CollectorHealth, ...]:
-        listed = (
-            self._allocations.health,
-            self._processes.health,
-            self._names.health,
-            self._files.health,
-            *(() if self._jobs is None else (self._jobs.health,)),
-        )
-        devices = self._host_devices.health
-        return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
+        listed: list[Collector[Any]] = [self._allocations, self._processes, self._names, self._files]
+        if self._jobs is not None:
+            listed.append(self._jobs)
+        if not self._host_devices.health.success:
+            listed.append(self._host_devices)
+        return (*self._devices.health(), *(collector.health for collector in listed))
 
     def _gather(self) -> PollResult:
         gpus, judged = self._devices.gpus(), self._judged()
