@@ -18,6 +18,7 @@ from podresources.channel import Dialer, FileVersion, KubeletConnection, Kubelet
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1, Listed, Lists, offered
 
 KEEP_SECONDS: Final = 300.0  # seconds for which the last good response replaces one that fails
+REGISTER_SECONDS: Final = 60.0
 _PERMANENT: Final = frozenset({"unimplemented", "internal"})
 _log = logging.getLogger(__name__)
 # Seconds to wait for a kubelet that exceeded its last deadline; every tenth read waits for the full timeout.
@@ -115,7 +116,7 @@ class PodResourcesApi:
 
     Each start of the kubelet creates a new socket file, which shows the restart. A starting kubelet lists its
     pods one by one, so that its list may be incomplete. Resources with a plugin that has not registered again
-    stay allocatable for ``register_grace`` seconds.
+    stay allocatable for REGISTER_SECONDS.
     """
 
     def __init__(
@@ -123,14 +124,12 @@ class PodResourcesApi:
         socket: Path,
         *,
         timeout: float = 10.0,
-        register_grace: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._socket = socket
         self._dialer = Dialer(socket)
         self._timeout = timeout
-        self._register_grace = register_grace
         self._clock = clock
         self._wall = wall
         self._lists = Lists()
@@ -217,6 +216,6 @@ class PodResourcesApi:
         inode = version_of(self._socket, "st_mtime_ns")
         if inode is not None and inode != self._inode:
             self._start += 1
-            self._registered_at = self._clock() + self._register_grace
+            self._registered_at = self._clock() + REGISTER_SECONDS
             self._inode = inode
         return self._start

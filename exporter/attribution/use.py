@@ -98,13 +98,10 @@ def use_by_process(
     using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
     uses = {owner: _sum(percents, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
-        if ref in uses:
-            continue
-        # A pod as a whole is not idle while one of its containers uses the device.
-        if (ref.namespace, ref.pod) in merged_pods or ref in using:
-            uses[ref] = NOTHING_KNOWN
-        else:
-            uses[ref] = _idle(device)
+        if ref not in uses:
+            # A pod as a whole is not idle while one of its containers uses the device.
+            doubted = (ref.namespace, ref.pod) in merged_pods or ref in using
+            uses[ref] = NOTHING_KNOWN if doubted else _idle(device)
     if _booked_on_server(device):
         uses = {
             ref: replace(use, compute=None, compute_source="none") if use.compute == 0 else use

@@ -156,7 +156,11 @@ class Ledger:
         self._follow_clock(elapsed, now)
         old = frozenset(account_key(row) for row in attribution.containers if self._continues(row))
         present = frozenset(map(account_key, attribution.containers))
-        poll = Poll(elapsed, covered, now, self._energy(attribution, covered, present - old))
+        new = present - old
+        opened = {key: account.opened for key, account in self._accounts.items() if key not in new}
+        measured = {uuid: self._seconds(seconds) for uuid, seconds in covered.items()}
+        energy = self._meters.advance(attribution, Step(self._time, measured, opened))
+        poll = Poll(elapsed, covered, now, energy)
         rows = [self._enter(row, account_key(row) in old, poll) for row in attribution.containers]
         self._close(present, unsure, attribution.proven)
         self._meters.forget({gpu.identity.uuid for gpu in attribution.gpus}, self._time - MISSED_SECONDS)
@@ -253,14 +257,6 @@ class Ledger:
 
     def _seconds(self, covered: float) -> float:
         return covered if covered <= self._longest_gap else 0.0
-
-    def _energy(
-        self, attribution: Attribution, covered: Mapping[str, float], new: frozenset[AccountKey]
-    ) -> dict[AccountKey, float]:
-        """Return the joules that this poll adds to each account; ``new`` ones are opened in it."""
-        opened = {key: account.opened for key, account in self._accounts.items() if key not in new}
-        measured = {uuid: self._seconds(seconds) for uuid, seconds in covered.items()}
-        return self._meters.advance(attribution, Step(self._time, measured, opened))
 
 
 def _larger(peak: int | None, size: int | None) -> int | None:

@@ -96,10 +96,9 @@ class Collector(Generic[T]):
             self._task = None
 
     def _finish(self, task: "asyncio.Task[T]") -> None:
-        error = task.exception() if not task.cancelled() else None
         if task.cancelled():
             self._fail("cancelled", "the read was cancelled")
-        elif error is not None:
+        elif (error := task.exception()) is not None:
             self._fail(_reason(error), str(error) or repr(error))
         else:
             self._succeed(task.result())

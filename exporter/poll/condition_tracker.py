@@ -18,11 +18,6 @@ Errors = Mapping[tuple[str, str, str], int]
 _XidKey = tuple[str, int]
 
 
-def is_recovered(earlier: GpuReading, later: GpuReading) -> bool:
-    """Return whether the driver no longer asks for the recovery that it asked for before."""
-    return earlier.recovery_action not in (None, "none") and later.recovery_action == "none"
-
-
 @dataclass(slots=True)
 class _GpuState:
     """The state of one GPU."""
@@ -55,7 +50,8 @@ class _GpuState:
         if restarted is not None:
             self.links.restart()
             self.repair(row, restarted)
-        elif is_recovered(last, reading):
+        elif last.recovery_action not in (None, "none") and reading.recovery_action == "none":
+            # The driver no longer asks for the recovery that it asked for before.
             self.repair(row, reading.read_at)
         self.unloaded = False
         self.throttling.note(last, reading)

@@ -70,15 +70,13 @@ class EnergyMeter:
         joules = (watts + (self.watts or watts)) / 2 * seconds
         self.watts = watts
         parts = {key: part for key, part in split_energy(joules, gpu, rows).items() if key in there}
-        for estimate in (self.estimate, self.doubted):
-            if estimate is not None:
-                estimate.add(seconds, joules, parts)
+        for estimate in filter(None, (self.estimate, self.doubted)):
+            estimate.add(seconds, joules, parts)
 
     def keep(self, opened: Container[AccountKey]) -> None:
         """Drop the parts of containers that are not ``opened`` any more."""
-        for estimate in (self.estimate, self.doubted):
-            if estimate is not None:
-                estimate.parts = {key: part for key, part in estimate.parts.items() if key in opened}
+        for estimate in filter(None, (self.estimate, self.doubted)):
+            estimate.parts = {key: part for key, part in estimate.parts.items() if key in opened}
 
     def charge(
         self, millijoules: int, most: float, time: float, present: Collection[AccountKey]

@@ -11,14 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from exporter.config import Settings
-from exporter.model import (
-    CollectorHealth,
-    GpuReading,
-    ProcessPlace,
-    Snapshot,
-    SystemFiles,
-    Workloads,
-)
+from exporter.model import CollectorHealth, GpuReading, ProcessPlace, Snapshot, SystemFiles, Workloads
 from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector, Joiner, JoinLateError
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, KubeletRetry, running_pods
@@ -177,16 +170,12 @@ class Poller:
             self._broken = False
 
     def _fail(self, message: str, error: Exception, *, trace: bool = False) -> None:
-        """Log a failed poll, once until one succeeds."""
+        """Log a failed poll, once until one succeeds; replace a stale snapshot."""
         if not self._broken:
             level = logging.ERROR if trace else logging.WARNING
             log.log(level, message, error, exc_info=error if trace else None)
         self._broken = True
-        self._expire()
-
-    def _expire(self) -> None:
-        """Publish an empty snapshot, in which all collectors fail, in place of a stale one."""
-        # The wall clock may have been set back.
+        # An empty snapshot replaces a stale one. The wall clock may have been set back.
         if abs(self._wall() - self.snapshot.timestamp) > self.settings.stale_after:
             self._publish(self._builder.empty(self.snapshot.timestamp, self._health(), BROKEN))
 
@@ -213,15 +202,12 @@ class Poller:
         return always if self._jobs is None else (*always, self._jobs)
 
     def _health(self) -> tuple[CollectorHealth, ...]:
-        listed = (
-            self._allocations.health,
-            self._processes.health,
-            self._names.health,
-            self._files.health,
-            *(() if self._jobs is None else (self._jobs.health,)),
-        )
-        devices = self._host_devices.health
-        return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
+        listed: list[Collector[Any]] = [self._allocations, self._processes, self._names, self._files]
+        if self._jobs is not None:
+            listed.append(self._jobs)
+        if not self._host_devices.health.success:
+            listed.append(self._host_devices)
+        return (*self._devices.health(), *(collector.health for collector in listed))
 
     def _gather(self) -> PollResult:
         gpus, judged = self._devices.gpus(), self._judged()
@@ -271,6 +257,6 @@ class Poller:
             process_view_reason=health.message or unlisted,
             process_view_code=health.reason or (NO_PROCESS_LISTS if unlisted else ""),
             superseded=self._sources.names.superseded,
-            running=placed.containers,
+            running=None if placed.running is None else placed.running.containers,
             gone=placed.gone,
         )

@@ -40,7 +40,7 @@ from exporter.sharing import resolve_holdings
 from exporter.sharing.base.holdings import KeptHoldings
 from exporter.sharing.base.view import NodeFacts, Objections
 from exporter.sharing.kubevirt import vgpu_rows
-from exporter.workloads.jobs import Jobs, gpus_with_jobs, migs_with_jobs
+from exporter.workloads.jobs import gpus_with_jobs, migs_with_jobs
 from exporter.workloads.places import place_by_files, place_by_pods
 
 # Polls jitter: up to this many intervals after the previous one, a poll is not a missed one.
@@ -133,7 +133,8 @@ class SnapshotBuilder:
         unsure = holdings.unresolved_holders if holdings.known and not result.unlisted else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
         attribution = self._with_believed_counters(attribution, result.gpus)
-        jobs = self._jobs(result)
+        job_files = result.jobs or JobFiles()
+        self._job_objections.turn(job_files.problems)
         processes, left_out = largest_processes(attribution.processes)
         self._events = event_rows(
             result.hardware.recent, self._events, (*self._containers, *attribution.containers)
@@ -149,8 +150,8 @@ class SnapshotBuilder:
                 contested=holdings.contested,
                 blind=holdings.blind,
             ),
-            gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result, timestamp), jobs),
-            migs=migs_with_jobs(attribution.migs, attribution.gpus, jobs),
+            gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result, timestamp), job_files.jobs),
+            migs=migs_with_jobs(attribution.migs, attribution.gpus, job_files.jobs),
             vgpus=vgpu_rows(result.gpus, result.allocations, result.host_devices),
             containers=attribution.containers,
             pods=pod_rows(attribution.containers, workloads, self._settings.pod_labels),
@@ -185,12 +186,6 @@ class SnapshotBuilder:
         if health.name not in of_collector:
             return health
         return replace(health, errors={**health.errors, **of_collector[health.name].counts})
-
-    def _jobs(self, result: PollResult) -> Jobs:
-        """Return the jobs by device; unusable files become objections."""
-        files = result.jobs or JobFiles()
-        self._job_objections.turn(files.problems)
-        return files.jobs
 
     def _with_believed_counters(self, attribution: Attribution, gpus: Iterable[GpuReading]) -> Attribution:
         """Leave out the counters that are not believed; the ledger has its own of energy."""

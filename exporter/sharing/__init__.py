@@ -14,12 +14,11 @@ from exporter.sharing.base.inventory import Inventory
 from exporter.sharing.base.view import NodeFacts, Objections, View
 from exporter.sharing.card_systems import Baidu, ElasticGpu, Mgpu, Qgpu, VolcanoGpushare
 from exporter.sharing.cgpu import Cgpu
-from exporter.sharing.dra import Dra, HamiDra
+from exporter.sharing.dra import Dra, HamiDra, VgpuManagerDra
 from exporter.sharing.dra.amd import AmdDra
 from exporter.sharing.dra.claims import ClaimSystem
 from exporter.sharing.dra.intel import IntelDra
 from exporter.sharing.dra.others import OtherClaims
-from exporter.sharing.dra.vgpu_manager import VgpuManagerDra
 from exporter.sharing.gpu_manager import GpuManager
 from exporter.sharing.gpushare import Gpushare
 from exporter.sharing.hami import Hami, VolcanoVgpu

@@ -18,15 +18,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from exporter.model import ContainerFile, ContainerRef, DeviceUse, Problem, SystemFiles
 from exporter.sharing.base import Read, Roots
-from exporter.sharing.base.cards import TRUE, Cards, CardSystem
+from exporter.sharing.base.cards import FULL, MOST_CARDS, TRUE, Cards, CardSystem
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import Pread, UnusableError, names_or_problem, opened, problem, reported
 
-MOST_PODS, MOST_FOLDERS, MOST_PIDS, MOST_CARDS = 2048, 64, 4096, 64
+MOST_PODS, MOST_FOLDERS, MOST_PIDS = 2048, 64, 4096
 MOST_BYTES = 1 << 50
 # Far above the size with as many pods as a node can have; a truncated file is not JSON.
 LONGEST_CHECKPOINT = 4 << 20
-FULL = 100
 CHECKPOINT = Path("checkpoint/gpumanager_internal_checkpoint")
 
 _POD = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -210,7 +210,7 @@ class Koordinator(System):
         containers = asking(details.containers) or details.containers
         parts = split(given[0].amount, containers) if len(given) == 1 < len(containers) else None
         for gpu in given:
-            device, may_be = self._device(gpu), self._may_be(gpu)
+            device, may_be = self._find(gpu)
             if parts is None:
                 name = containers[0].name if len(containers) == 1 else ""
                 yield self._grant(ContainerRef(pod.namespace, pod.name, name), device, gpu.amount, may_be)
@@ -237,21 +237,15 @@ class Koordinator(System):
             may_be=may_be,
         )
 
-    def _may_be(self, given: AllocatedGpu) -> frozenset[DeviceKey]:
-        """Return the devices that a GPU in an annotation may mean if none has its UUID or minor."""
+    def _find(self, given: AllocatedGpu) -> tuple[Device | None, frozenset[DeviceKey]]:
+        """Return the GPU with a UUID or minor, and the devices that are meant if no GPU has it."""
+        inventory = self.view.inventory
         if given.uuid:
-            return self.view.inventory.meant_by_uuid(given.uuid)
-        return self.view.inventory.meant_by_minor(given.minor) if self._nvidia else frozenset()
-
-    @property
-    def _nvidia(self) -> bool:
-        """Whether minors are of NVIDIA GPUs; Koordinator's minor of an NPU is not one of these."""
-        return self.view.node_labels.get(VENDOR, "nvidia") == "nvidia"
-
-    def _device(self, given: AllocatedGpu) -> Device | None:
-        if given.uuid:
-            return self.view.inventory.by_uuid(given.uuid)
-        return self.view.inventory.by_minor(given.minor) if self._nvidia else None
+            return inventory.by_uuid(given.uuid), inventory.meant_by_uuid(given.uuid)
+        # Koordinator's minor of an NPU is not that of an NVIDIA GPU.
+        if self.view.node_labels.get(VENDOR, "nvidia") == "nvidia":
+            return inventory.by_minor(given.minor), inventory.meant_by_minor(given.minor)
+        return None, frozenset()
 
 
 def _may_be(given: AllocatedGpu, device: Device) -> bool:

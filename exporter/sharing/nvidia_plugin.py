@@ -27,16 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 from exporter.model import Allocations, DeviceKey, DeviceSharing, NodeObject, SliceCount
-from exporter.sharing.base import (
-    MEBIBYTE,
-    Entitled,
-    HeldSlices,
-    Meaning,
-    Offer,
-    Read,
-    System,
-    first_match,
-)
+from exporter.sharing.base import MEBIBYTE, Entitled, HeldSlices, Meaning, Offer, Read, System, first_match
 from exporter.sharing.base.inventory import Device, DeviceId, parse_device_id
 from exporter.sharing.base.view import View
 from exporter.sharing.nvidia_strategy import LABELS, Strategies, Strategy, read_daemons

@@ -25,11 +25,6 @@ class Placed(NamedTuple):
     running: "RunningContainers | None" = None  # None if it was not read
     gone: frozenset[int] = frozenset()  # as in Workloads
 
-    @property
-    def containers(self) -> Mapping[str, frozenset[str]] | None:
-        """Return the ids of containers with processes by pod uid."""
-        return None if self.running is None else self.running.containers
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningContainers:

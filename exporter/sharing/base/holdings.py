@@ -5,8 +5,8 @@ and polls in seconds. The systems get only the fixed part of a GPU, so that hold
 that is not compared. What this saves: docs/decisions.md.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -14,6 +14,7 @@ from typing import Any
 
 from exporter.model import (
     Allocations,
+    ContainerRef,
     DeviceKey,
     DeviceProcess,
     DeviceSharing,
@@ -26,8 +27,7 @@ from exporter.model import (
 )
 from exporter.model.kubelet import worst_health
 from exporter.sharing.base import Entitled, Grant, HeldSlices, Offer, System, guarded
-from exporter.sharing.base.contested import find_contested
-from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.resolve import Resolved, resolve, slice_counts
 from exporter.sharing.base.view import NodeFacts, View
 
@@ -82,7 +82,9 @@ class _HeldDevices:
         self._by_vendor = {system.vendor: system for system in reversed(systems)}
         self.devices = resolved.devices | {device.key: device for device in view.inventory.devices}
         self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
-        self.contested = find_contested(view, resolved, self._is_for_one)
+        self.contested = find_contested(
+            view, resolved, lambda key, system: self._intended(key, system).exclusive
+        )
 
     def sharing_of_device(self, key: DeviceKey) -> DeviceSharing:
         """Return the sharing of a device, by the first of its systems, else by the system of its vendor."""
@@ -173,13 +175,56 @@ class _HeldDevices:
             )
         return self._shared[key, system]
 
-    def _is_for_one(self, key: DeviceKey, system: System) -> bool:
-        return self._intended(key, system).exclusive
-
     def _is_exclusive(self, key: DeviceKey) -> bool:
         on_device = [grant for _, device, grant in self._resolved.grants if device.key == key]
         by_ids = any(device == key for device, _, _ in self._resolved.held)
         return not by_ids and len(on_device) == 1 and on_device[0].exclusive
+
+
+def find_contested(
+    view: View, resolved: Resolved, is_exclusive: Callable[[DeviceKey, System], bool]
+) -> Mapping[DeviceKey, tuple[ContainerRef, ...]]:
+    """Return the containers of devices that one should have alone and another holds too; adds problems.
+
+    Also those with the same id. The kubelet may give one id to two containers after a restart, and two
+    plugins know nothing of each other. Which container is entitled is unknown, and nothing isolates them.
+
+    ``is_exclusive`` returns True if a system gives out a device to one container at most.
+    """
+    holders: dict[DeviceKey, set[ContainerRef]] = defaultdict(set)
+    by_id: dict[tuple[DeviceKey, str, str], set[ContainerRef]] = defaultdict(set)
+    alone: set[DeviceKey] = set()
+    for system, device, grant in resolved.grants:
+        holders[device.key].add(grant.holder)
+        if grant.exclusive or is_exclusive(device.key, system):
+            alone.add(device.key)
+    for (key, resource, holder), ids in resolved.held.items():
+        holders[key].add(holder)
+        for device_id in ids:
+            by_id[key, resource, device_id].add(holder)
+        if is_exclusive(key, resolved.system_of[key, resource, holder]):
+            alone.add(key)
+    for key, holder in _of_whole_gpus(view, resolved):
+        holders[key].add(holder)
+        alone.add(key)
+    contested = {key: holders[key] for key in alone if len(holders[key]) > 1}
+    for (key, _, _), same in by_id.items():
+        if len(same) > 1:
+            contested[key] = contested.get(key, set()) | same
+    for key, refs in contested.items():
+        names = ", ".join(f"{ref.namespace}/{ref.pod}/{ref.container}" for ref in sorted(refs))
+        about = f"the entitlements of {key.mig_uuid or key.uuid}"
+        view.object_to("device", "contested", about, f"it is held at once by {names}")
+    return {key: tuple(sorted(refs)) for key, refs in sorted(contested.items())}
+
+
+def _of_whole_gpus(view: View, resolved: Resolved) -> Iterator[tuple[DeviceKey, ContainerRef]]:
+    """Yield the MIG devices of each GPU that an id names as a whole, with the holder of the id."""
+    for holder, resource, device_id in view.allocations.allocated:
+        unresolved = device_id in resolved.unresolved.get(resource, ())
+        named = parse_device_id(device_id) if unresolved else None
+        if named is not None and not named.the_gpu:
+            yield from ((key, holder) for key in view.inventory.parts_of(named))
 
 
 class KeptHoldings:

@@ -118,11 +118,7 @@ class _Meanings:
     def _meaning(self, resource: str, device_id: str) -> OwnedId:
         weak = WITHOUT_OWNER
         for system in self._asked[resource]:
-            try:
-                meaning = system.meaning(resource, device_id)
-            except Exception as error:  # noqa: BLE001 - one bad system does not stop the others
-                system.fails(error)
-                continue
+            meaning = guarded(system, partial(system.meaning, resource, device_id), None)
             if meaning is None:
                 continue
             if meaning.device is not None or meaning.nominal:

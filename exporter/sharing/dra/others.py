@@ -44,7 +44,8 @@ def may_be_of_gpus(claimed: ClaimedDevice) -> bool:
         return False
     # Without the top level domain, which may be "net".
     driver = claimed.driver.rpartition(".")[0] or claimed.driver
-    for names in (_cdi_kinds(claimed), (driver,), (claimed.device,)):
+    cdi_classes = [name.partition("=")[0].rpartition("/")[2] for name in _own_cdi(claimed)]
+    for names in (cdi_classes, (driver,), (claimed.device,)):
         words = {word for name in names for word in WORD.findall(name.lower())}
         of_gpus, of_others = bool(words & GPU_WORDS), bool(words & OTHER_WORDS)
         if of_gpus != of_others:
@@ -108,8 +109,3 @@ def _own_cdi(claimed: ClaimedDevice) -> list[str]:
     """Return the CDI names of a device; kubelets list those of other devices of the container too."""
     own = f"{claimed.driver}/"
     return [name for name in claimed.cdi if own in name or name.partition("=")[2].endswith(claimed.device)]
-
-
-def _cdi_kinds(claimed: ClaimedDevice) -> list[str]:
-    """Return the classes of the CDI names of a device."""
-    return [name.partition("=")[0].rpartition("/")[2] for name in _own_cdi(claimed)]

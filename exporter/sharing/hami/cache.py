@@ -37,16 +37,16 @@ class CacheLayout:
 
     name: str
     file_size: int
-    minor: int | None  # version; None if the file has none
+    minor: int | None = None  # version; None if the file has none
     device_count: int
     slot_size: int
     # In a slot:
     total: int  # memory that the process counts on the first device
     used_size: int  # distance to the next device's ``total``
     seen: int  # memory that the library's watcher saw, 8 bytes for each device
-    sm: int | None  # percent of the first device; None if the layout has none
+    sm: int | None = None  # percent of the first device; None if the layout has none
     status: int
-    seqlock: int | None  # None if the layout has none
+    seqlock: int | None = None  # None if the layout has none
     at_once: bool = False  # ``seen`` is written together with ``sm``, else before ``sm`` is measured
     # A process may count memory in a slot that it had before and that is now free (HAMi-core issue 191).
     strays: bool = False
@@ -80,15 +80,12 @@ class CacheLayout:
 _OLDEST = CacheLayout(
     name="0a",
     file_size=804681,
-    minor=None,
     device_count=48,
     slot_size=784,
     total=40,
     used_size=40,
     seen=648,
-    sm=None,
     status=776,
-    seqlock=None,
 )
 _UNVERSIONED = replace(_OLDEST, name="v0", file_size=1197897, slot_size=1168, sm=792, status=1160)
 _FIRST = CacheLayout(
@@ -102,7 +99,6 @@ _FIRST = CacheLayout(
     seen=1032,
     sm=1176,
     status=1928,
-    seqlock=None,
 )
 # Not released; builds of early 2026: the header of 1.1 with a seqlock before the use.
 _BETWEEN = replace(
@@ -144,7 +140,7 @@ def decode(pread: Pread, size: int) -> CacheContent:
         raise UnusableError(f"has version {major}.{minor}, which is not known")
     caches = (_Cache(pread, layout) for layout in known)
     first = next(caches)
-    return next((cache for cache in chain([first], caches) if cache.is_in_use), first).content()
+    return next((cache for cache in chain([first], caches) if cache.live), first).content()
 
 
 class _Cache:
@@ -155,16 +151,12 @@ class _Cache:
         self._header = pread(layout.slots, 0)
         self._count = min(_COUNT.unpack_from(self._header, layout.device_count)[0], DEVICES)
         self._problems: list[str] = []
-        self._live = list(self._slots()) if self._count else []
-
-    @property
-    def is_in_use(self) -> bool:
-        """Return True if a process has a slot."""
-        return bool(self._live)
+        # Slots of live processes with their offsets.
+        self.live = list(self._slots()) if self._count else []
 
     def content(self) -> CacheContent:
         """Return limits, use and pids."""
-        live = [self._settled(*slot) for slot in self._live]
+        live = [self._settled(*slot) for slot in self.live]
         settled = all(self._is_settled(slot) for slot in live)
         pids = [_PROCESS.unpack_from(slot)[1] for slot in live]
         memory_limits = self._limits(self._layout.memory_limits)

@@ -53,7 +53,6 @@ NO_DECODER = {
     "exporter.sharing.dra.parts": JOIN,
     "exporter.sharing.dra.requests": JOIN,
     "exporter.sharing.hami.cache_files": JOIN,
-    "exporter.sharing.base.contested": JOIN,
     "exporter.sharing.base.holdings": JOIN,
     "exporter.sharing.base.view": JOIN,
     "exporter.sharing.base.resolve": JOIN,
