@@ -134,15 +134,13 @@ class Pods:
             if ref is not None:
                 containers[ref.namespace, ref.pod].add(ref.container)
         for name, pod in self._pods.items():
-            if name in containers or self._is_noted(pod):
+            details = pod.details
+            noted = details is not None and notes({**details.labels, **details.annotations}, str)
+            if name in containers or noted:
                 # All containers of the pod decide whether a process can be attributed to one of them.
                 containers[name] |= set(pod.containers)
         for name in sorted(containers):
             yield self._pod(name, containers[name])
-
-    def _is_noted(self, pod: PodIdentity) -> bool:
-        details = pod.details
-        return details is not None and bool(notes({**details.labels, **details.annotations}, str))
 
     def _pod(self, name: tuple[str, str], containers: Collection[str]) -> pods.Pod:
         mask, pod = self._mask, self._pods.get(name)
