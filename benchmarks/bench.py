@@ -66,7 +66,7 @@ class LazyDriver:
 
     def usage(self) -> dict[str, float]:
         """Return the seconds that the fake driver took, and the calls to it."""
-        calls = self.library.calls.total() if self.library is not None else 0
+        calls = self.library.total_calls if self.library is not None else 0
         return {"fake_cpu": self.cpu_seconds, "fake_wall": self.made_seconds, "calls": calls}
 
 

@@ -82,8 +82,7 @@ _WITHOUT_MODULE = _BEFORE_INIT | {"nvmlEventSetFree", "nvmlGpmSampleFree"}
 class FakeNvml:
     """The driver's library on a fake node. Safe to call from any thread.
 
-    ``calls`` counts by (function, device uuid), with "" for calls about no device, and without the wait for
-    events, which is called all the time. ``missing`` are
+    ``calls`` counts by (function, device uuid), with "" for calls about no device. ``missing`` are
     functions that this driver does not have, ``host_pid`` is whether the caller sees the host's pids.
     """
 
@@ -116,6 +115,13 @@ class FakeNvml:
                 setattr(self, name, self._symbol(name, function))
         # The binding sets restype on this one, which only a plain function allows.
         self.nvmlErrorString = lambda code: call.name_of(Argument(code).number).encode()
+
+    @property
+    def total_calls(self) -> int:
+        """The number of calls of all functions but the wait for events, which is called all the time."""
+        with self._lock:
+            counts = list(self.calls.items())
+        return sum(count for (name, _), count in counts if FUNCTIONS[name].scope != "wait")
 
     def show(
         self, gpus: tuple[GpuState, ...], faults: tuple[NvmlFault, ...] = (), *, loaded: bool = True
@@ -205,9 +211,8 @@ class FakeNvml:
 
     def _call(self, name: str, function: Function, arguments: tuple[Argument, ...]) -> None:
         device = self._device(function, arguments)
-        if function.scope != "wait":
-            with self._lock:
-                self.calls[name, "" if device is None else device.spec.uuid] += 1
+        with self._lock:
+            self.calls[name, "" if device is None else device.spec.uuid] += 1
         self._misbehave(name, device)
         self._require_init(name)
         if function.scope == "node":

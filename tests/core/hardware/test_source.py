@@ -109,7 +109,7 @@ async def test_closing_shuts_the_driver_down_and_ends_the_thread(three: Driver, 
 
 async def test_closing_a_source_that_was_never_read_makes_no_call(three: Driver):
     await NvmlSource(nvml(library=three.library)).close()
-    assert three.library.calls.total() == 0
+    assert three.library.total_calls == 0
 
 
 async def test_closing_waits_for_the_driver_unless_it_is_cancelled(three: Driver, workers: Workers):

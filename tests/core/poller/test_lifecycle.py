@@ -334,9 +334,9 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
             poller._sources.release.release()
             await wait_until_async(lambda: is_released(poller))
             assert_all_given_back(node)
-            calls = node.nvml.calls.total()
+            calls = node.nvml.total_calls
             away = await poller.poll()
-            assert node.nvml.calls.total() == calls
+            assert node.nvml.total_calls == calls
             assert (ups(away), holders(away), xids(away)) == ([False, False], {"p0", "p1"}, {"79": 1})
             for row in away.gpus:
                 assert series_of(away, row.identity.uuid) <= LASTING
@@ -357,7 +357,7 @@ async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(
         await poller.first()
         async with running(poller):
             await wait_until_async(lambda: poller.snapshot.sequence >= 3)
-            assert (node.nvml.calls.total(), poller.snapshot.gpus) == (0, ())
+            assert (node.nvml.total_calls, poller.snapshot.gpus) == (0, ())
             assert is_released(poller)
             file.unlink()
             await wait_until_async(lambda: not is_released(poller))

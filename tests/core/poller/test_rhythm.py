@@ -55,10 +55,10 @@ async def test_a_stopped_poller_leaves_its_last_snapshot_and_no_task():
     async with polled(made(), **QUICK) as (node, poller):
         async with running(poller):
             await wait_until_async(lambda: poller.snapshot.sequence >= 1)
-        last, calls = poller.snapshot, node.nvml.calls.total()
+        last, calls = poller.snapshot, node.nvml.total_calls
         assert not [task for task in asyncio.all_tasks() if "Poller" in repr(task.get_coro())]
         assert poller.snapshot is last
-        assert node.nvml.calls.total() == calls
+        assert node.nvml.total_calls == calls
 
 
 async def test_a_poll_that_fails_as_a_whole_is_logged_and_the_page_stays_until_it_is_stale(

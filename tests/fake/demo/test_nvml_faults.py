@@ -115,7 +115,7 @@ def test_calls_are_counted_by_function_and_device(bench):
     assert node.nvml.calls[POWER, uuids[0]] == 2
     assert node.nvml.calls["nvmlDeviceGetHandleByIndex_v2", uuids[1]] == 1
     assert node.nvml.calls["nvmlInitWithFlags", ""] == 1
-    assert node.nvml.calls.total() == 7
+    assert node.nvml.total_calls == 7
 
 
 def test_no_call_of_many_threads_is_lost(bench):
