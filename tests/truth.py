@@ -135,7 +135,7 @@ def _on_npus(
 
 
 def _container(slices: int, processes: list[ProcessState]) -> ContainerTruth:
-    all_known = all(process.memory_known for process in processes)
+    all_known = all(process.running.process.memory is not None for process in processes)
     return ContainerTruth(
         slices=slices,
         processes=sum(process.running.pod is not None for process in processes),

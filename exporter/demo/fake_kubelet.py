@@ -22,9 +22,6 @@ from exporter.demo.scenario.pods import Claim, Container, Pod
 from podresources import messages
 from podresources.channel import reachable, target
 
-_NOT_READY = (grpc.StatusCode.FAILED_PRECONDITION, "Kubelet is initializing")
-_GARBAGE = b"\x0a\xffnot a protobuf"
-
 
 class FakeKubelet:
     """Serves ``<root>/pod-resources/kubelet.sock`` and, with ``pods_api``, ``<root>/pods-api/pods-api.sock``.
@@ -95,7 +92,7 @@ class FakeKubelet:
             self.calls[method] += 1
             await self._misbehave(method, context)
             if method in self.garbage:
-                return _GARBAGE
+                return b"\x0a\xffnot a protobuf"
             # A field that decoders do not know, and skip.
             padding = UninterpretedOption(string_value=bytes(self.padding_bytes))
             return answer() + (padding.SerializeToString() if self.padding_bytes else b"")
@@ -110,7 +107,7 @@ class FakeKubelet:
         if method in self.errors:
             await context.abort(*self.errors[method])
         if method == "ListPods" and self.filled is not None:
-            await context.abort(*_NOT_READY)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "Kubelet is initializing")
 
     def _list(self, *, claims: bool = True) -> bytes:
         answer = messages.ListPodResourcesResponse()

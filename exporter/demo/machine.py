@@ -49,8 +49,7 @@ class ProcessState:
     """A process on its device."""
 
     running: RunningProcess
-    memory: int  # bytes
-    memory_known: bool  # False: the driver cannot report it
+    memory: int  # bytes; 0 if the driver cannot report it
     sm: int  # share of the device in percent
     instance: MigInstance | None = None
 
@@ -229,7 +228,6 @@ class Machine:
                 ProcessState(
                     running=running,
                     memory=memory,
-                    memory_known=process.memory is not None,
                     sm=demand[process.pid] * 100 // max(100, total[process.device]),
                     instance=devices[process.device],
                 )

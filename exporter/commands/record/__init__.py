@@ -22,7 +22,6 @@ from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import NodeHoldings, Pods, kept, notes, other_files
 from exporter.commands.snapshot import poll_once
 from exporter.demo import scenario as schema
-from exporter.demo.scenario import KubeletFailure, NvmlError
 from exporter.demo.scenario import gpus as schema_gpu
 from exporter.demo.scenario import pods as schema_pods
 from exporter.demo.scenario.catalog import dump
@@ -33,11 +32,11 @@ from exporter.poll.snapshot_builder import node_facts
 
 NO_WORKLOADS = Workloads(places={}, pods=None, process_view=False)
 NO_DRIVER = tuple(
-    NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
+    schema.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
     for function in ("nvmlInitWithFlags", "nvmlInit_v2")
 )
 NVIDIA = "nvidia"
-NO_KUBELET = (KubeletFailure(kind="kubelet_down"),)
+NO_KUBELET = (schema.KubeletFailure(kind="kubelet_down"),)
 
 
 async def record(node: Node, mask: bool) -> str:

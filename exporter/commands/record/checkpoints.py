@@ -46,8 +46,7 @@ def masked_request(request: str, mask: Mask) -> str:
 
 
 def _of_nvidia(claims: Claims, driver: str) -> Any:
-    prepared = {uid: _nvidia_claim(devices, driver) for uid, devices in claims.items()}
-    return {"v2": {"preparedClaims": prepared}}
+    return {"v2": {"preparedClaims": {uid: _nvidia_claim(of, driver) for uid, of in claims.items()}}}
 
 
 def _nvidia_claim(devices: Mapping[str, list[Prepared]], driver: str) -> Any:

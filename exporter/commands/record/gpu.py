@@ -11,17 +11,7 @@ from exporter.commands.record.mask import Mask
 from exporter.demo.scenario import gpus as schema
 from exporter.demo.scenario import pods
 from exporter.demo.scenario.pods import OFF, Curve
-from exporter.model import (
-    DeviceProcess,
-    GpuIdentity,
-    GpuReading,
-    License,
-    Memory,
-    MigReading,
-    Nvlink,
-    PeerLink,
-    Topology,
-)
+from exporter.model import DeviceProcess, GpuReading, License, Memory, MigReading, Nvlink, PeerLink, Topology
 from exporter.model.hardware import ProcessKind
 from exporter.model.mig_profiles import MigProfiles
 from exporter.nvml.facts import ARCHITECTURES
@@ -30,6 +20,7 @@ Peers = dict[str, dict[str, PeerLink]]
 # The name of a process could reveal its owner's work.
 COMMAND = "process"
 KINDS: tuple[ProcessKind, ...] = ("mps", "compute", "graphics")
+BOARD_INFO = ("part_number", "inforom", "gsp_firmware", "compute_capability")
 ARCHITECTURE_NUMBERS = {name: number for number, name in ARCHITECTURES.items()}
 
 
@@ -62,7 +53,7 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema.Gpu:
         pci_bus_id=identity.pci_bus_id,
         serial=mask.serial(identity.serial),
         vbios=identity.vbios,
-        board_info=_board_info(identity),
+        board_info={name: fact for name in BOARD_INFO if (fact := getattr(identity, name)) is not None},
         architecture=ARCHITECTURE_NUMBERS.get(identity.architecture or "", 0),
         memory_total=memory.total,
         memory_reserved=memory.reserved or 0,
@@ -85,11 +76,6 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema.Gpu:
         answers=answers,
         unsupported=unsupported,
     )
-
-
-def _board_info(identity: GpuIdentity) -> dict[str, str]:
-    names = ("part_number", "inforom", "gsp_firmware", "compute_capability")
-    return {name: fact for name in names if (fact := getattr(identity, name)) is not None}
 
 
 def _license(own: License | None) -> schema.GuestLicense | None:

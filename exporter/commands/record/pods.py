@@ -4,23 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from exporter import model
 from exporter.commands.record.checkpoints import CLAIM_SYSTEMS, checkpoints, masked_request
 from exporter.commands.record.mask import Mask
 from exporter.demo.scenario import pods
 from exporter.demo.scenario.expand import folded
 from exporter.demo.scenario.pods import Claim, Share
 from exporter.demo.sharing_files import KEEPERS
-from exporter.model import (
-    Allocations,
-    ClaimedDevice,
-    ContainerFile,
-    ContainerRef,
-    ContainerSpec,
-    DeviceKey,
-    Holding,
-    PodIdentity,
-    SystemFiles,
-)
+from exporter.model import ClaimedDevice, ContainerFile, ContainerRef, ContainerSpec, PodIdentity, SystemFiles
 from exporter.model.kubelet import worst_health
 from exporter.model.poll_result import PollResult
 from exporter.sharing import SYSTEMS, made
@@ -32,7 +23,7 @@ from exporter.sharing.dra.cdi import claim_uid, is_health_of
 from exporter.sharing.nvidia_plugin import Nvidia, is_named
 
 Files = Mapping[str, SystemFiles]
-NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
+NOTHING = model.Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
 DRIVERS = frozenset(system.driver for system in CLAIM_SYSTEMS)
 GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
 ALL = 100
@@ -56,8 +47,7 @@ def other_files(files: Files, mask: Mask) -> dict[str, str]:
         for resource in files.get(Nvidia.name, nothing).names
     }
     texts |= {f"proc/cgpu_km/{name}": text for name, text in files.get(Cgpu.name, nothing).names.items()}
-    texts |= checkpoints(files, mask)
-    return texts
+    return texts | dict(checkpoints(files, mask))
 
 
 def _container(file: ContainerFile, mask: Mask) -> ContainerFile:
@@ -90,7 +80,7 @@ class NodeHoldings:
         # DRA drivers whose claims are for GPUs, or may be.
         self.drivers = DRIVERS | resolved.unknown_drivers
         self._patterns = facts.patterns
-        self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
+        self.held: dict[ContainerRef, list[model.Holding]] = defaultdict(list)
         for holding in holdings_from(resolved, self.view, systems).holdings:
             self.held[holding.holder].append(holding)
 
@@ -134,15 +124,13 @@ class Pods:
             if ref is not None:
                 containers[ref.namespace, ref.pod].add(ref.container)
         for name, pod in self._pods.items():
-            if name in containers or self._is_noted(pod):
+            details = pod.details
+            noted = details is not None and notes({**details.labels, **details.annotations}, str)
+            if name in containers or noted:
                 # All containers of the pod decide whether a process can be attributed to one of them.
                 containers[name] |= set(pod.containers)
         for name in sorted(containers):
             yield self._pod(name, containers[name])
-
-    def _is_noted(self, pod: PodIdentity) -> bool:
-        details = pod.details
-        return details is not None and bool(notes({**details.labels, **details.annotations}, str))
 
     def _pod(self, name: tuple[str, str], containers: Collection[str]) -> pods.Pod:
         mask, pod = self._mask, self._pods.get(name)
@@ -224,7 +212,7 @@ class Pods:
 
     def _shares(self, ref: ContainerRef) -> Iterable[Share]:
         """Yield the share that a container has of each device, summed over its resources."""
-        by_device: dict[DeviceKey, list[Holding]] = defaultdict(list)
+        by_device: dict[model.DeviceKey, list[model.Holding]] = defaultdict(list)
         for held in self._holdings.held.get(ref, ()):
             by_device[held.device].append(held)
         for device, holdings in by_device.items():

@@ -22,22 +22,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from exporter.demo.machine import GpuState
-from exporter.demo.nvml import events, fields, gpm, gpu, health, links, parts
+from exporter.demo.nvml import call, events, fields, gpm, gpu, health, links, parts
 from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, GpuList, MigDevice
-from exporter.demo.nvml.call import (
-    Argument,
-    Code,
-    Function,
-    RefusedError,
-    code_of,
-    inputs,
-    known,
-    name_of,
-    numbers,
-    refuse,
-    require,
-    text,
-)
+from exporter.demo.nvml.call import Argument, Code, Function, RefusedError, known, numbers, refuse, require
 from exporter.demo.scenario import NvmlError, NvmlFault, NvmlHang, XidEvent
 from exporter.demo.scenario.gpus import Gpu, Node
 from exporter.model.readings import RecoveryAction
@@ -56,8 +43,8 @@ FUNCTIONS: dict[str, Function] = {
     "nvmlInit_v2": Function("node", lambda driver: driver.open()),
     "nvmlInitWithFlags": Function("node", lambda driver, _flags: driver.open()),
     "nvmlShutdown": Function("node", lambda driver: driver.close()),
-    "nvmlSystemGetDriverVersion": text("node", lambda driver: driver.node.driver_version),
-    "nvmlSystemGetNVMLVersion": text("node", lambda driver: driver.node.nvml_version),
+    "nvmlSystemGetDriverVersion": call.text("node", lambda driver: driver.node.driver_version),
+    "nvmlSystemGetNVMLVersion": call.text("node", lambda driver: driver.node.nvml_version),
     "nvmlSystemGetCudaDriverVersion": _CUDA,
     "nvmlSystemGetCudaDriverVersion_v2": _CUDA,
     "nvmlDeviceGetCount_v2": numbers("node", lambda driver: len(driver.board.gpus)),
@@ -127,7 +114,7 @@ class FakeNvml:
             if name not in missing and self.branch >= _SINCE.get(name, 0):
                 setattr(self, name, self._symbol(name, function))
         # The binding sets restype on this one, which only a plain function allows.
-        self.nvmlErrorString = lambda code: name_of(Argument(code).number).encode()
+        self.nvmlErrorString = lambda code: call.name_of(Argument(code).number).encode()
 
     @property
     def total_calls(self) -> int:
@@ -213,14 +200,14 @@ class FakeNvml:
             self._asked[device.spec.uuid] = action
 
     def _symbol(self, name: str, function: Function) -> Callable[..., int]:
-        def call(*arguments: Any) -> int:
+        def symbol(*arguments: Any) -> int:
             try:
                 self._call(name, function, tuple(map(Argument, arguments)))
             except RefusedError as refusal:
                 return refusal.code
             return Code.SUCCESS
 
-        return call
+        return symbol
 
     def _call(self, name: str, function: Function, arguments: tuple[Argument, ...]) -> None:
         device = self._device(function, arguments)
@@ -248,14 +235,14 @@ class FakeNvml:
     def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Argument, ...]) -> None:
         """Answer with the numbers that the scenario gives, or else as the device does."""
         scope, spec = function.scope, device.spec
-        call = ":".join((name, *map(str, inputs(arguments))))
-        require(name not in spec.unsupported and call not in spec.unsupported)
+        question = ":".join((name, *map(str, call.inputs(arguments))))
+        require(name not in spec.unsupported and question not in spec.unsupported)
         if isinstance(device, MigDevice):
             require(scope in ("mig", "any", "gpu instance"))
         elif scope == "mig":
             refuse(Code.NOT_SUPPORTED if device.spec.mig is None else Code.INVALID_ARGUMENT)
-        if function.write is not None and call in spec.answers:
-            function.write(arguments, spec.answers[call])
+        if function.write is not None and question in spec.answers:
+            function.write(arguments, spec.answers[question])
             return
         require(scope != "whole gpu" or not device.gpu.gpu.mig_enabled)
         if scope == "pair":
@@ -282,7 +269,7 @@ class FakeNvml:
         for fault in self._faults:
             if fault.function in (None, name) and (fault.device is None or fault.device in uuids):
                 if isinstance(fault, NvmlError):
-                    refuse(code_of(fault.code) or Code.SUCCESS)
+                    refuse(call.code_of(fault.code) or Code.SUCCESS)
                 with self._lock:
                     event = self._hangs.get(fault)
                 if event is not None:

@@ -103,20 +103,17 @@ class GpuList:
 
     def _gpu(self, state: GpuState) -> GpuDevice:
         address = self._address(state.gpu.uuid)
-        return GpuDevice(address=address, state=state, migs=self._migs(state, address))
-
-    def _migs(self, gpu: GpuState, parent: int) -> dict[int, MigDevice]:
         migs: dict[int, MigDevice] = {}
-        for state in gpu.instances:
-            instance = state.instance
+        for inside in state.instances:
+            instance = inside.instance
             # NVML's indexes follow the placement, so a GPU that is not full has unused ones in between.
             index = instance.start + instance.ci
             while index in migs:
                 index += 1
-            key = gpu.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
-            address = self._address(*key)
-            migs[index] = MigDevice(address=address, parent_address=parent, state=state, gpu=gpu)
-        return migs
+            key = state.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
+            own_address = self._address(*key)
+            migs[index] = MigDevice(address=own_address, parent_address=address, state=inside, gpu=state)
+        return GpuDevice(address=address, state=state, migs=migs)
 
     def _address(self, *key: object) -> int:
         if key not in self._addresses:

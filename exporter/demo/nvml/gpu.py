@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from exporter.demo.machine import COPY_RATIO, Sample
+from exporter.demo.nvml import call
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
-from exporter.demo.nvml.call import (
-    NO_INSTANCE,
-    Argument,
-    Code,
-    Function,
-    at,
-    known,
-    numbers,
-    put_list,
-    record,
-    refuse,
-    require,
-    text,
-)
+from exporter.demo.nvml.call import Argument, Code, Function, known, numbers, record, refuse, require, text
 from exporter.demo.scenario.derive import HOPPER, TURING, capability, has_hbm
 from exporter.demo.scenario.gpus import MIB
 from exporter.model.hardware import ProcessKind
@@ -153,8 +141,8 @@ def _processes(
 def _process_details(device: Device, driver: "FakeNvml", reference: Argument) -> None:
     require(device.gpu.gpu.architecture >= HOPPER)
     answer = reference.record(pynvml.nvmlProcessDetailList_v1)
-    kind = at(tuple(_LISTS.values()), answer.mode)
-    put_list(answer, "numProcArrayEntries", "procArray", _listed(kind, device, driver))
+    kind = call.at(tuple(_LISTS.values()), answer.mode)
+    call.put_list(answer, "numProcArrayEntries", "procArray", _listed(kind, device, driver))
 
 
 def _listed(kind: ProcessKind, device: Device, driver: "FakeNvml") -> list[dict[str, int]]:
@@ -162,9 +150,9 @@ def _listed(kind: ProcessKind, device: Device, driver: "FakeNvml") -> list[dict[
     return [
         {
             "pid": state.pid,
-            "usedGpuMemory": state.memory if state.memory_known else NOT_AVAILABLE,
-            "gpuInstanceId": state.instance.gi if state.instance else NO_INSTANCE,
-            "computeInstanceId": state.instance.ci if state.instance else NO_INSTANCE,
+            "usedGpuMemory": NOT_AVAILABLE if state.running.process.memory is None else state.memory,
+            "gpuInstanceId": state.instance.gi if state.instance else call.NO_INSTANCE,
+            "computeInstanceId": state.instance.ci if state.instance else call.NO_INSTANCE,
         }
         for state in visible
         if state.running.process.kind == kind
@@ -178,7 +166,7 @@ def _process_utilization(device: GpuDevice, answers: Argument, count: Argument, 
 def _processes_utilization(device: GpuDevice, reference: Argument) -> None:
     answer = reference.record(pynvml.ProcessesUtilizationInfo_v1)
     samples = _sampled(device, answer.lastSeenTimeStamp)
-    put_list(answer, "processSamplesCount", "procUtilArray", samples)
+    call.put_list(answer, "processSamplesCount", "procUtilArray", samples)
 
 
 def _sampled(device: GpuDevice, last_seen: int) -> list[dict[str, int]]:

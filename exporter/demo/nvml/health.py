@@ -75,12 +75,6 @@ def _require_counters(state: GpuState, scope: int) -> None:
     require(state.gpu.health.ecc and not (state.gpu.mig_enabled and scope == VOLATILE))
 
 
-def _ecc_mode(device: GpuDevice) -> tuple[int, int]:
-    """Return the current mode, and the mode after the next reboot."""
-    mode = known(device.spec.health.ecc)
-    return mode, mode
-
-
 def _banks(device: GpuDevice) -> tuple[int, ...]:
     rows(device.state, 0, 0)  # refuses the same boards
     return tuple(device.spec.health.row_banks.get(rest, 0) for rest in BANKS)
@@ -156,7 +150,8 @@ def _fan(device: GpuDevice, fan: int = 0) -> int:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "nvmlDeviceGetEccMode": numbers("gpu", _ecc_mode),
+    # The current mode, and the mode after the next reboot.
+    "nvmlDeviceGetEccMode": numbers("gpu", lambda device: [known(device.spec.health.ecc)] * 2),
     "nvmlDeviceGetMemoryErrorCounter": numbers("any", _errors),
     "nvmlDeviceGetRowRemapperHistogram": record("gpu", " ".join(BANKS), _banks),
     "nvmlDeviceGetRepairStatus": record(

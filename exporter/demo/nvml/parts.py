@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import pynvml
 
 from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.nvml import call
 from exporter.demo.nvml.board import GPU_INSTANCE, GpuDevice, MigDevice
-from exporter.demo.nvml.call import (
-    NO_INSTANCE,
-    Argument,
-    Code,
-    Function,
-    known,
-    numbers,
-    put_list,
-    record,
-    require,
-)
+from exporter.demo.nvml.call import Argument, Code, Function, known, numbers, record, require
 from exporter.demo.nvml.gpu import newer
 from exporter.demo.scenario import derive
 from exporter.demo.scenario.gpus import MIB, MigProfileSize, Vgpu
@@ -46,12 +37,6 @@ FEATURE_VGPU = 1
 EXPIRES, NEVER_EXPIRES = 2, 4
 # Use of the video engines of a vGPU per percent of SM activity; a rule of thumb that looks alive.
 VIDEO_RATIO = 0.1
-
-
-def _mig_mode(device: GpuDevice) -> tuple[int, int]:
-    """Return the current mode, and the mode after the next reset."""
-    mode = known(device.spec.mig).enabled
-    return mode, mode
 
 
 def _most_mig_devices(device: GpuDevice) -> int:
@@ -135,7 +120,7 @@ def _vgpus_utilization(device: GpuDevice, reference: Argument) -> None:
     answer = reference.record(pynvml.VgpuInstancesUtilizationInfo_v1)
     samples = _vgpu_samples(device, answer.lastSeenTimeStamp)
     answer.sampleValType = UNSIGNED_INT
-    put_list(answer, "vgpuInstanceCount", "vgpuUtilArray", samples)
+    call.put_list(answer, "vgpuInstanceCount", "vgpuUtilArray", samples)
 
 
 def _vgpu_samples(device: GpuDevice, last_seen: int) -> list[dict[str, Any]]:
@@ -211,7 +196,8 @@ def _licensable(device: GpuDevice, reference: Argument) -> None:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "nvmlDeviceGetMigMode": numbers("gpu", _mig_mode),
+    # The current mode, and the mode after the next reset.
+    "nvmlDeviceGetMigMode": numbers("gpu", lambda device: [known(device.spec.mig).enabled] * 2),
     "nvmlDeviceGetMaxMigDeviceCount": numbers("gpu", _most_mig_devices),
     "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.spec.gi),
     "nvmlDeviceGetComputeInstanceId": numbers("mig", lambda device: device.spec.ci),
@@ -230,7 +216,7 @@ FUNCTIONS: dict[str, Function] = {
     "nvmlVgpuInstanceGetType": _vgpu_number(lambda vgpu, _process: _type_number(vgpu)),
     "nvmlVgpuInstanceGetFbUsage": _vgpu_number(lambda _vgpu, process: process.memory),
     "nvmlVgpuInstanceGetGpuInstanceId": _vgpu_number(
-        lambda _vgpu, process: process.instance.gi if process.instance else NO_INSTANCE
+        lambda _vgpu, process: process.instance.gi if process.instance else call.NO_INSTANCE
     ),
     "nvmlVgpuInstanceGetLicenseInfo_v2": _of_vgpu(_license_info),
     "nvmlVgpuInstanceGetLicenseStatus": _vgpu_number(lambda vgpu, _process: bool(vgpu.licensed)),

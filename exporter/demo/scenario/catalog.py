@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from importlib import resources
 from pathlib import Path
-from typing import NoReturn
 
 from exporter.demo import scenario as schema
 from exporter.demo.nvml import FUNCTIONS
@@ -40,7 +39,8 @@ _NUMBER, _DEVICE = re.compile("[0-9]{1,4}"), re.compile("[0-9A-Za-z:./-]{0,90}")
 def parse(text: str, source: str = "scenario") -> Scenario:
     """Return the scenario in a JSON text; raise DocumentError with ``source`` and the path of the mistake."""
     try:
-        scenario = expand(decode(Scenario, json.loads(text, parse_constant=_refuse_constant)))
+        document = json.loads(text, parse_constant=lambda name: fail("", f"{name} is not a number in JSON"))
+        scenario = expand(decode(Scenario, document))
         check(scenario)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
@@ -65,10 +65,6 @@ def load_file(path: Path) -> Scenario:
 def dump(scenario: Scenario) -> str:
     """Return a scenario as JSON, which ``parse`` reads as an equal one."""
     return json.dumps(encode(scenario), indent=2) + "\n"
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    fail("", f"{constant} is not a number in JSON")
 
 
 def names() -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The caches that HAMi's library libvgpu keeps about containers, in all its layouts."""
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from exporter.demo.scenario.derive import make_uuid
@@ -100,7 +100,7 @@ def _recorded_cache(file: ContainerFile) -> bytes:
     limit = percent(next((use.compute_limit for use in uses if use.compute_limit is not None), None))
     cores = limit or (UNLIMITED if measured else 0)
     memory = [use.memory_limit or 0 for use in uses]
-    return image(layout, [use.device for use in uses], memory, cores, _recorded_slots(file, busy))
+    return image(layout, [use.device for use in uses], memory, cores, list(_recorded_slots(file, busy)))
 
 
 def _recorded_slots(file: ContainerFile, busy: bool) -> Iterator[Slot]:
@@ -118,7 +118,7 @@ def _recorded_slots(file: ContainerFile, busy: bool) -> Iterator[Slot]:
 
 
 def image(
-    layout: str, uuids: Sequence[str], memory: Sequence[int], cores: int, slots: Iterable[Slot]
+    layout: str, uuids: Sequence[str], memory: Sequence[int], cores: int, slots: Sequence[Slot]
 ) -> bytes:
     """Return a cache; ``memory`` are the limits of the devices in bytes, ``cores`` the limit of each."""
     shape = _SHAPES[layout]
@@ -130,12 +130,10 @@ def image(
     struct.pack_into(f"<{len(memory)}Q", content, shape.header + _LIMITS, *memory)
     struct.pack_into(f"<{DEVICES}Q", content, shape.header + _CORES, *[cores] * DEVICES)
     begin = shape.header + _SLOTS
-    count = 0
     for place, slot in enumerate(slots):
-        count += 1
         content[begin + place * shape.slot : begin + (place + 1) * shape.slot] = _slot(slot, place, shape)
     # Number of slots, utilization switch, recent kernels and priority.
-    struct.pack_into("<4i", content, begin + _SLOT_COUNT * shape.slot, count, 1, 2, 1)
+    struct.pack_into("<4i", content, begin + _SLOT_COUNT * shape.slot, len(slots), 1, 2, 1)
     return bytes(content)
 
 

@@ -45,11 +45,6 @@ class MeteredContainer:
     processes: tuple[ProcessState, ...]  # of the container
     gpus: tuple[GpuState, ...]  # of the node
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The pids of the container's processes on the host."""
-        return tuple(state.pid for state in self.processes)
-
     def uses(self) -> list[DeviceUse]:
         """Return the limits and the use of each GPU of the container, in the order of the node's GPUs."""
         shares = {share.device: share for share in self.shares}
@@ -136,7 +131,7 @@ def vcuda(metered: MeteredContainer) -> Files:
         container=container.name,
         container_id="" if metered.meter.layout == "name" else container.container_id,
         devices=(use,),
-        pids=metered.pids,
+        pids=tuple(state.pid for state in metered.processes),
     )
     return recorded_vcuda([file])
 
