@@ -13,7 +13,8 @@ With long intervals a stage takes 10 s at most.
 
 The poll goes on without a late source, and the next poll checks whether it has answered. ``poller.py``
 passes on what a stage has left and holds to the head start, ``collector.py`` holds a source and the join to
-it, and ``sources.py`` passes on the limits inside the sources, which hold to these themselves.
+it, and ``sources.py`` passes on the limits inside the sources. Those hold to these themselves: threads in
+``concurrency.py``, calls of a driver in ``Calls.timed``, requests in the clients.
 """
 
 import time
