@@ -118,13 +118,15 @@ class Poller:
             return source.collect(seconds_until(self._budget.devices))
 
         def holders() -> Awaitable[None]:
-            return self._staggered(collect(self._allocations), lambda: collect(self._names))
+            return self._staggered(lambda: collect(self._allocations), lambda: collect(self._names))
 
-        await self._staggered(collect(self._devices), holders)
+        await self._staggered(lambda: collect(self._devices), holders)
 
-    async def _staggered(self, first: Awaitable[None], then: Callable[[], Awaitable[None]]) -> None:
+    async def _staggered(
+        self, first: Callable[[], Awaitable[None]], then: Callable[[], Awaitable[None]]
+    ) -> None:
         """Read one source and then another, but do not wait for a slow one."""
-        started = asyncio.ensure_future(first)
+        started = asyncio.ensure_future(first())
         try:
             await asyncio.wait({started}, timeout=self._budget.head_start)
             await asyncio.gather(started, then())

@@ -16,6 +16,9 @@ class FieldPath:
         self.path = path
 
     def __getattr__(self, name: str) -> "FieldPath":
+        if name.startswith("__"):
+            # Of Python's own protocols, such as __wrapped__: no field of a reading.
+            raise AttributeError(name)
         return FieldPath(*self.path, name)
 
     def __getitem__(self, key: Any) -> "FieldPath":

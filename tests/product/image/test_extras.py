@@ -82,4 +82,4 @@ def test_an_unknown_extra_ends_the_build(tmp_path: Path):
     done = _prune(site, "kuberntes")
 
     assert done.returncode == 1
-    assert done.stderr == "error: EXTRAS has kuberntes; there is only: kubernetes\n"
+    assert done.stderr == "error: EXTRAS has kuberntes; there is only: kubernetes, translate\n"

@@ -11,7 +11,7 @@
 #define nvmlDeviceGetUtilizationRates stub_utilization
 #define nvmlDeviceGetComputeMode stub_compute_mode
 #define nvmlDeviceGetProcessUtilization stub_process_utilization
-#include "../hardware/stub_nvml.c"
+#include "../../core/hardware/stub_nvml.c"
 #undef nvmlDeviceGetMigMode
 #undef nvmlDeviceGetMaxMigDeviceCount
 #undef nvmlDeviceGetMemoryInfo_v2
