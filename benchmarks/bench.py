@@ -40,11 +40,10 @@ class LazyDriver:
         return getattr(self.library, name)
 
     def _made(self) -> "FakeNvml":
-        # Imported here because reading the demo is no part of the program's start.
-        from benchmarks.nodes import load  # noqa: PLC0415
-        from exporter.demo.machine import Machine  # noqa: PLC0415
-        from exporter.demo.nvml import FakeNvml  # noqa: PLC0415
-        from exporter.demo.present import present  # noqa: PLC0415
+        from benchmarks.nodes import load  # noqa: PLC0415 - reading the demo is no part of the program's start
+        from exporter.demo.machine import Machine  # noqa: PLC0415 - as above
+        from exporter.demo.nvml import FakeNvml  # noqa: PLC0415 - as above
+        from exporter.demo.present import present  # noqa: PLC0415 - as above
 
         scenario, machine = load(self._node), Machine(0)
         library = FakeNvml(scenario.node, scenario.missing_functions)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.config import SettingsError
 from exporter.output import print_text, write_whole
-from exporter.translate.documents import DocumentError
+from exporter.translate.documents import UnreadableFileError
 from exporter.translate.files import TranslatedFile, records, translate_file
 from exporter.translate.names import TARGETS, Names
 from exporter.wording import plural, printable
@@ -31,7 +31,7 @@ def translate(files: Sequence[str], target: str, keep: Sequence[str], *, whole: 
     for file, text in texts.items():
         try:
             done[file] = translate_file(text, names)
-        except DocumentError as error:
+        except UnreadableFileError as error:
             _report(f"{file}: {error}")
             failed = True
     for file, translated in done.items():

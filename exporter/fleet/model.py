@@ -219,7 +219,7 @@ ORDERS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
 
 
 def known_order(of: str, order: str) -> str:
-    """Return an order of a list, its default one if there is none of that name."""
+    """Return the name of an order of a list: ``order`` if the list has it, else its default order."""
     return order if order in ORDERS[of] else next(iter(ORDERS[of]))
 
 

@@ -22,7 +22,7 @@ _JSON_SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
 
-class DocumentError(Exception):
+class UnreadableFileError(Exception):
     """A text is neither YAML nor JSON; the message has the place."""
 
 
@@ -84,11 +84,11 @@ Node: TypeAlias = Scalar | Mapping | Sequence
 
 
 def read(text: str) -> list[Node]:
-    """Return the documents of a file; raises DocumentError."""
+    """Return the documents of a file; raises UnreadableFileError."""
     try:
         return _json(text) if text.lstrip()[:1] in ("{", "[") else _yaml(text)
     except RecursionError:
-        raise DocumentError("it is nested too deeply") from None
+        raise UnreadableFileError("it is nested too deeply") from None
 
 
 def _json(text: str) -> list[Node]:
@@ -98,8 +98,8 @@ def _json(text: str) -> list[Node]:
         # YAML may begin with a bracket, too.
         try:
             return _yaml(text)
-        except DocumentError:
-            raise DocumentError(f"not JSON: {error}") from None
+        except UnreadableFileError:
+            raise UnreadableFileError(f"not JSON: {error}") from None
     return [_Json(text).node()]
 
 
@@ -125,14 +125,14 @@ def _yaml(text: str) -> list[Node]:
         return _composed(text, text)
     except yaml.YAMLError as error:
         if "{{" not in text:
-            raise DocumentError(f"not YAML: {_place(error)}") from None
+            raise UnreadableFileError(f"not YAML: {_place(error)}") from None
     # Templates as empty lines and as words of the same length.
     masked = _LINE_OF_TEMPLATES.sub(lambda found: re.sub(r"[^\r\n]", " ", found[0]), text)
     masked = _TEMPLATE.sub(lambda found: re.sub(r"[^\r\n]", "x", found[0]), masked)
     try:
         return _composed(masked, text)
     except yaml.YAMLError as error:
-        raise DocumentError(f"not YAML, also without the templates of Helm: {_place(error)}") from None
+        raise UnreadableFileError(f"not YAML, also without the templates of Helm: {_place(error)}") from None
 
 
 def _composed(readable: str, text: str) -> list[Node]:

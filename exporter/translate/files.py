@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from exporter.translate.documents import DocumentError, Mapping, Node, Scalar, read, scalars
+from exporter.translate.documents import Mapping, Node, Scalar, UnreadableFileError, read, scalars
 from exporter.translate.documents import Sequence as List
 from exporter.translate.edits import changed
 from exporter.translate.expression import concerns
@@ -25,7 +25,7 @@ class TranslatedFile:
 
 
 def translate_file(text: str, names: Names) -> TranslatedFile:
-    """Return a file with its expressions translated; raises DocumentError."""
+    """Return a file with its expressions translated; raises UnreadableFileError."""
     if not concerns(text, names):
         return TranslatedFile(text)
     content = text.removeprefix(_MARK)
@@ -35,7 +35,7 @@ def translate_file(text: str, names: Names) -> TranslatedFile:
         for document in documents:
             places.translate(document)
     except RecursionError:
-        raise DocumentError("it is nested too deeply") from None
+        raise UnreadableFileError("it is nested too deeply") from None
     new = changed(content, places.edits())
     _check(documents, new, places)
     findings = {*places.findings, *(_optional(*pair, at) for pair, at in places.optional.items())}
@@ -52,18 +52,18 @@ def _optional(old: str, new: str, place: int) -> Finding:
 
 
 def _check(documents: Sequence[Node], new: str, places: Places) -> None:
-    """Raise DocumentError unless the new text has the same content but for the changes."""
+    """Raise UnreadableFileError unless the new text has the same content but for the changes."""
     try:
         after = [scalar.value for document in read(new) for scalar in scalars(document)]
-    except DocumentError as error:
-        raise DocumentError(f"its translation would not be valid: {error}") from None
+    except UnreadableFileError as error:
+        raise UnreadableFileError(f"its translation would not be valid: {error}") from None
     before = [
         changed(scalar.value, places.changes.get(scalar, ()))
         for document in documents
         for scalar in scalars(document)
     ]
     if before != after:
-        raise DocumentError("its translation would change more than its expressions")
+        raise UnreadableFileError("its translation would change more than its expressions")
 
 
 def records(texts: Iterable[str], names: Names) -> set[str]:
@@ -87,7 +87,7 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
         return
     try:
         documents = read(text.removeprefix(_MARK))
-    except DocumentError:
+    except UnreadableFileError:
         return
     seen: set[int] = set()
     waiting = list(documents)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple
 
-from exporter.translate.documents import DocumentError, Mapping, Node, Scalar, Sequence, read, scalars
+from exporter.translate.documents import Mapping, Node, Scalar, Sequence, UnreadableFileError, read, scalars
 from exporter.translate.edits import Edit
 from exporter.translate.expression import Translated, concerns, translate_expression
 from exporter.translate.names import Names, UntranslatableError
@@ -168,7 +168,7 @@ class Places:
             return False
         try:
             documents = [document for document in read(text) if not isinstance(document, Scalar)]
-        except DocumentError:
+        except UnreadableFileError:
             return False
         if not documents:
             return False

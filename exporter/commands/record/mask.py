@@ -9,7 +9,8 @@ import base64
 import binascii
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from exporter import sharing
@@ -30,18 +31,13 @@ BASE64 = re.compile(r"[A-Za-z0-9+/]{8,}={0,2}")
 CONTAINER_ID_LENGTH, CONTAINER_ID_NUMBER = 64, 12
 
 
-def _constants() -> Iterator[str]:
-    """Yield the texts in the code of the sharing systems, such as keys, without sentences."""
-    for file in Path(sharing.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
-                yield node.value
-
-
-# Without the letters of patterns.
-PUBLIC_WORDS = {word for text in _constants() for word in re.findall(WORD, text) if len(word) > 1}
-# The systems' own namespaces and containers. A single word may be anybody's name.
-PUBLIC_NAMES = {text for text in _constants() if "-" in text}
+@cache
+def constants() -> frozenset[str]:
+    """Return the texts in the code of the sharing systems, such as keys, without sentences."""
+    files = Path(sharing.__file__).parent.rglob("*.py")
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))))
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return frozenset(text for text in texts if isinstance(text, str) and " " not in text)
 
 
 class Mask:
@@ -50,7 +46,11 @@ class Mask:
     def __init__(self, on: bool = True) -> None:
         self._on = on
         self._numbers: dict[str, dict[str, int]] = defaultdict(dict)
-        self._public = {"true", "false", "null", *PUBLIC_WORDS}
+        # Without the letters of patterns.
+        words = {word for text in constants() for word in re.findall(WORD, text) if len(word) > 1}
+        self._public = {"true", "false", "null", *words}
+        # The systems' own namespaces and containers. A single word may be anybody's name.
+        self._public_names = {text for text in constants() if "-" in text}
 
     def allow(self, texts: Iterable[str]) -> None:
         """Do not mask the words of these texts, such as models and resources."""
@@ -60,7 +60,7 @@ class Mask:
         """Return ``<kind>-<n>``, or a system's own name as it is; unmasked, the last part of the original."""
         if not self._on:
             return original.rpartition("/")[2]
-        return original if original in PUBLIC_NAMES else f"{kind}-{self._number(kind, original)}"
+        return original if original in self._public_names else f"{kind}-{self._number(kind, original)}"
 
     def container(self, original: str) -> str:
         """Return the masked name of a container; a public name stays, as in texts."""

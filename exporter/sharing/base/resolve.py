@@ -76,10 +76,13 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
     cards = {gpu.key for gpu in view.inventory.whole()}
     for resource, devices in resolved.doubts:
         offering = {device for device, offered in resolved.offered if offered == resource}
+        # An unhealthy device leaves the offer, and its holders stay.
+        having = {device for device, owned in resolved.owners if owned == resource}
         if devices is None:
-            doubted = frozenset((offering or cards) - taken)
+            doubted = frozenset((having if offering else cards) - taken)
         else:
-            doubted = (devices & offering or devices) - taken - _held_whole(resolved, but=resource)
+            likely = devices & having if devices & offering else devices
+            doubted = likely - taken - _held_whole(resolved, but=resource)
         resolved.unplaced |= doubted
         resolved.uncounted |= {(device, resource) for device in doubted}
     return resolved

@@ -24,6 +24,12 @@ from exporter.web.kit.html import Drawing, Opened, page
 from exporter.web.kit.render_queue import RenderQueue, SharedTask, TaskCache
 from exporter.web.node.parameters import Place
 
+Made = TypeVar("Made")
+# Returns the advice on one container, or on all.
+Advise = Callable[[Snapshot, ContainerRef | None], Sequence[Advice]]
+# A format of the metrics page, and whether it is compressed.
+_Form = tuple[Format, bool]
+
 
 @dataclass(eq=False)
 class PageCache:
@@ -112,11 +118,6 @@ class PageCache:
         return await self._cache.start((place, opened.tag), lambda: in_thread(write), self._turns).wait()
 
 
-Made = TypeVar("Made")
-Advise = Callable[[Snapshot, ContainerRef | None], Sequence[Advice]]
-"""Returns the advice on one container, or on all."""
-
-
 @dataclass(eq=False)
 class DocumentCache:
     """The documents of the API for the snapshot that ``current`` returns."""
@@ -167,10 +168,6 @@ class DocumentCache:
     async def _once_a_second(self, key: Hashable, make: Callable[[], Made]) -> Made:
         self._of_second.renew(self.current(), int(time.time()))
         return await self._of_second.start(key, lambda: in_thread(make)).wait()
-
-
-# A format of the metrics page, and whether it is compressed.
-_Form = tuple[Format, bool]
 
 
 class MetricsCache:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.model import GpuIdentity, NodeObject, OfferedDevice, SliceCount, SystemFiles
+from exporter.model import DeviceKey, GpuIdentity, NodeObject, OfferedDevice, SliceCount, SystemFiles
 from exporter.sharing import gpushare
 from tests.core.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
 from tests.core.sharing.build import OTHER_UUID, by, numbered, only, pod, pods, resolve, rows
@@ -76,6 +76,16 @@ def node(annotations, *, gpus=None, resource=MEMORY, offered=None, objections=No
         pods=pods(pod("a", annotations)),
         objections=objections,
     )
+
+
+def test_an_unconfirmed_pod_may_be_on_a_gpu_that_left_the_offer():
+    """Kubernetes offers healthy devices only, and the holders of the others stay."""
+    annotated = pods(pod("a", indexed("0")), pod("b"))
+    found = resolve(NODE, units("a", 3) + units("b", 5), offers(16, UUID), pods=annotated)
+    gone = DeviceKey(OTHER_UUID)
+    assert by(found, "holder.pod", "device") == {"a": gone}
+    assert gone in found.unplaced
+    assert [count.allocated for count in found.devices[gone].slices] == [None]
 
 
 def test_the_only_gpu_needs_no_confirmation():

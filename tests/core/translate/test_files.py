@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from exporter.translate.documents import DocumentError
+from exporter.translate.documents import UnreadableFileError
 from exporter.translate.files import TranslatedFile, records, translate_file
 from exporter.translate.names import TARGETS
 
@@ -288,7 +288,7 @@ again: {expr: *e}
 ---
 expr: *missing
 """
-    with pytest.raises(DocumentError, match=r"line 5, column 7: found undefined alias"):
+    with pytest.raises(UnreadableFileError, match=r"line 5, column 7: found undefined alias"):
         _translated(text)
 
     assert _changes(text.replace("*missing", "up")) == ["expr: &e DCGM_FI_DEV_GPU_TEMP_CELSIUS"]
@@ -385,7 +385,7 @@ def test_a_file_that_is_nested_too_deeply_is_refused() -> None:
         text = "[" * depth + '{"expr": "DCGM_FI_DEV_GPU_TEMP"}' + "]" * depth
         try:
             assert _translated(text).translated == 1
-        except DocumentError as error:
+        except UnreadableFileError as error:
             assert str(error) == "it is nested too deeply"  # noqa: PT017 - either of both
             return
     pytest.fail("nothing was refused")

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.translate.documents import DocumentError, Mapping, Scalar, read, scalars
+from exporter.translate.documents import Mapping, Scalar, UnreadableFileError, read, scalars
 from exporter.translate.edits import Edit, changed
 
 CHARACTERS = st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], include_characters="\n\t")
@@ -136,5 +136,5 @@ groups:
     ],
 )
 def test_broken_files_have_the_place(text: str, reason: str) -> None:
-    with pytest.raises(DocumentError, match=reason):
+    with pytest.raises(UnreadableFileError, match=reason):
         read(text)

@@ -29,7 +29,7 @@ class Edge(NamedTuple):
 
 EDGES = (
     Edge("ExporterAbsent", 9, 10),
-    # A day after the first series, the alert begins anew with the label of the cluster.
+    # A day after the first series, the alert starts again with the label of the cluster.
     Edge("ExporterAbsent", 1449, 1450, test=2),
     Edge("ExporterDown", 15, 16),
     Edge("ExporterDown", 1449, 1450, r"^up\{.*7\.5:9836", "1x20 0x1700", test=2),

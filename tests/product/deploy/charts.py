@@ -73,7 +73,7 @@ def refusal(values: Any) -> str:
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """Return what the schema or a template says of wrong values; if helm failed otherwise, the test fails."""
+    """Return the message of schema or template about wrong values; other errors of helm fail the test."""
     begins = r"^Error: execution error at \(gpuslice-exporter/templates/[^)]*\): "
     own = re.search(rf"{begins}(.+: .+\.)$", done.stderr, re.MULTILINE)
     by_schema = re.findall(r"^ *- (at '.*)$", done.stderr, re.MULTILINE)

@@ -23,6 +23,13 @@ MOST_KNOWN = 256
 MOST_WAITING = 32
 # bcrypt ignores the bytes of a password after these.
 _MOST_PASSWORD = 72
+# Seconds until a client may try again whose password was not checked.
+RETRY_SECONDS = 2.0
+CHALLENGE = 'Basic realm="gpuslice-exporter", charset="UTF-8"'
+# The kubelet has no password; these return nothing but the health of the process.
+PROBES = ("/-/healthy", "/-/ready")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class TooManyChecksError(Exception):
@@ -86,14 +93,6 @@ class Passwords:
             )
         except ValueError:  # some versions of bcrypt reject passwords with a zero byte
             return False
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-CHALLENGE = 'Basic realm="gpuslice-exporter", charset="UTF-8"'
-# The kubelet has no password; these return nothing but the health of the process.
-PROBES = ("/-/healthy", "/-/ready")
-# Seconds until a client may try again whose password was not checked.
-RETRY_SECONDS = 2.0
 
 
 class TokenBucket:

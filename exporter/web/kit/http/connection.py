@@ -23,6 +23,26 @@ MAX_CONNECTIONS = 300
 # File descriptors for the rest of the program: drivers, kubelet, /proc.
 RESERVED_FILES = 256
 _MIN_CONNECTIONS = 64
+# Bytes that may follow the start of a request until the next one starts, without its body: heads of requests.
+MAX_HEAD = 64 * 1024
+# Bytes of an answer that are buffered until the client reads, besides the part that is being written.
+WRITE_BUFFER = 16 * 1024
+# Seconds that the rest of a refused body is read and discarded, so that the client reads its answer.
+LINGER_SECONDS = 0.5
+# A client that closes its half of the connection still gets an answer that is ready within these seconds.
+_AFTER_EOF_SECONDS = 1.0
+# Bytes of a body that are written in one go: usually a compressed page of metrics.
+SENT_AT_ONCE = 96 * 1024
+# Bytes of the longest request line and of the longest header.
+MAX_LINE_BYTES = 8190
+MAX_HEADERS = 128
+_ONLY_EXPECTATION = "100-continue"
+_EXPECTS = "The expectation of this request is not supported.\n"
+_VERSIONS = (HttpVersion10, HttpVersion11)
+_VERSION = "Only HTTP/1.0 and HTTP/1.1 are supported.\n"
+_UNSUPPORTED_VERSION = web.RequestKey("_UNSUPPORTED_VERSION", bool)
+_NOT_HTTP = "Bad request: it is not valid HTTP, or one of its lines is too long.\n"
+LetsIn = Callable[[Mapping[str, Any] | None], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,30 +81,6 @@ def client_of(peer: object) -> str:
             return str(address.ipv4_mapped)
         return str(ipaddress.IPv6Network((address, 64), strict=False))
     return str(address)
-
-
-# Bytes that may follow the start of a request until the next one starts, without its body: heads of requests.
-MAX_HEAD = 64 * 1024
-# Bytes of an answer that are buffered until the client reads, besides the part that is being written.
-WRITE_BUFFER = 16 * 1024
-# Seconds that the rest of a refused body is read and discarded, so that the client reads its answer.
-LINGER_SECONDS = 0.5
-# A client that closes its half of the connection still gets an answer that is ready within these seconds.
-_AFTER_EOF_SECONDS = 1.0
-
-# Bytes of a body that are written in one go: usually a compressed page of metrics.
-SENT_AT_ONCE = 96 * 1024
-# Bytes of the longest request line and of the longest header.
-MAX_LINE_BYTES = 8190
-MAX_HEADERS = 128
-_ONLY_EXPECTATION = "100-continue"
-_EXPECTS = "The expectation of this request is not supported.\n"
-_VERSIONS = (HttpVersion10, HttpVersion11)
-_VERSION = "Only HTTP/1.0 and HTTP/1.1 are supported.\n"
-_UNSUPPORTED_VERSION = web.RequestKey("_UNSUPPORTED_VERSION", bool)
-_NOT_HTTP = "Bad request: it is not valid HTTP, or one of its lines is too long.\n"
-
-LetsIn = Callable[[Mapping[str, Any] | None], bool]
 
 
 def prepare(server: web.Server, headers: Headers) -> None:

@@ -10,7 +10,11 @@ from collections.abc import Callable
 
 from exporter.web.kit.http.connection import Connection, Limits, client_of
 
-_SECONDS = 60.0
+log = logging.getLogger(__name__)
+# Seconds between two warnings of one kind.
+_QUIET_SECONDS = 60.0
+# Seconds until the next try if a connection cannot be accepted, as without file descriptors.
+_RETRY_SECONDS = 0.1
 
 
 class RareWarning:
@@ -23,14 +27,9 @@ class RareWarning:
     def __call__(self, text: str, *values: object) -> None:
         """Log a warning, unless there was one in the last minute."""
         now = time.monotonic()
-        if now - self._last >= _SECONDS:
+        if now - self._last >= _QUIET_SECONDS:
             self._last = now
             self._log.warning(text, *values)
-
-
-log = logging.getLogger(__name__)
-# Seconds until the next try if a connection cannot be accepted, as without file descriptors.
-_RETRY_SECONDS = 0.1
 
 
 class Connections:
