@@ -6,16 +6,13 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pynvml
 
 from exporter.demo.nvml.board import Board, GpuDevice, MigDevice
 from exporter.demo.nvml.call import NO_INSTANCE, Argument, Code, Function, numbers, refuse, require
 from exporter.demo.scenario import XidEvent
-
-if TYPE_CHECKING:
-    from exporter.demo.nvml import FakeNvml
 
 _FIRST, _STRIDE = 0x7E00_0000_0000, 0x40
 XID, MIG_CONFIG = 0x8, 0x100
@@ -148,14 +145,18 @@ def _supported(device: GpuDevice) -> int:
     return ALL if device.spec.mig is not None else ALL & ~MIG_CONFIG
 
 
-def _register(device: GpuDevice, driver: "FakeNvml", mask: Argument, event_set: Argument) -> None:
+class _Driver(Protocol):
+    events: EventSets
+
+
+def _register(device: GpuDevice, driver: _Driver, mask: Argument, event_set: Argument) -> None:
     types = mask.number
     require(not types & ~ALL, Code.INVALID_ARGUMENT)
     require(not types & ~_supported(device))
     driver.events.register(event_set.address, device.address, types)
 
 
-def _wait(driver: "FakeNvml", event_set: Argument, reference: Argument, milliseconds: Argument) -> None:
+def _wait(driver: _Driver, event_set: Argument, reference: Argument, milliseconds: Argument) -> None:
     happening = driver.events.wait(event_set.address, milliseconds.number / 1000)
     answer = reference.target
     answer.device = ctypes.cast(happening.device, pynvml.c_nvmlDevice_t)

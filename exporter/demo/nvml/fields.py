@@ -1,17 +1,15 @@
 """The field values of the fake driver: many readings in one call, each with its own return code."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from exporter.demo.machine import Flow, GpuState
 from exporter.demo.nvml import health, links
 from exporter.demo.nvml.board import GpuDevice
 from exporter.demo.nvml.call import Argument, Code, Function, RefusedError, refuse, require
 from exporter.demo.scenario import derive
-from exporter.model.readings import RECOVERY_ACTIONS
-
-if TYPE_CHECKING:
-    from exporter.demo.nvml import FakeNvml
+from exporter.demo.scenario.gpus import Gpu
+from exporter.model.readings import RECOVERY_ACTIONS, RecoveryAction
 
 LATENCY_MICROSECONDS = 4
 # The field that depends on what has happened.
@@ -150,7 +148,13 @@ C2C_FIELDS = frozenset({170, 231, 232, 233})
 NOT_BESIDE_C2C = frozenset({193, 194, 195, 196, 270, 271})
 
 
-def _values(device: GpuDevice, driver: "FakeNvml", count: Argument, values: Argument) -> None:
+class _Driver(Protocol):
+    branch: int
+
+    def recovery_action(self, gpu: Gpu) -> RecoveryAction: ...
+
+
+def _values(device: GpuDevice, driver: _Driver, count: Argument, values: Argument) -> None:
     entries = [values.target[place] for place in range(count.number)]
     no_c2c = not device.state.gpu.links.c2c_links
     left_out = NOT_BESIDE_C2C if no_c2c and any(entry.fieldId in C2C_FIELDS for entry in entries) else ()
@@ -159,7 +163,7 @@ def _values(device: GpuDevice, driver: "FakeNvml", count: Argument, values: Argu
             _fill(entry, device, driver)
 
 
-def _fill(entry: Any, device: GpuDevice, driver: "FakeNvml") -> None:
+def _fill(entry: Any, device: GpuDevice, driver: _Driver) -> None:
     entry.timestamp, entry.latencyUsec = round(device.state.wall * 1e6), LATENCY_MICROSECONDS
     field = FIELDS.get(entry.fieldId, _UNKNOWN)
     if entry.fieldId == RECOVERY_ACTION:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pynvml
 
@@ -17,9 +17,6 @@ from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import Argument, Code, Function, known, refuse, require
 from exporter.demo.scenario.derive import BLACKWELL, HOPPER
 from exporter.demo.scenario.gpus import MIB, MigInstance
-
-if TYPE_CHECKING:
-    from exporter.demo.nvml import FakeNvml
 
 # An H200 with driver 580.159.04 has the meters of encoders, and no counters of cycles and bytes. That newer
 # boards have these is an assumption.
@@ -115,7 +112,12 @@ def _has_gpm(state: GpuState) -> bool:
     return state.gpu.architecture >= HOPPER if state.gpu.gpm is None else state.gpu.gpm
 
 
-def _sample_get(device: Device, driver: "FakeNvml", pointer: Argument) -> None:
+class _Driver(Protocol):
+    branch: int
+    gpm: Pool
+
+
+def _sample_get(device: Device, driver: _Driver, pointer: Argument) -> None:
     require(_has_gpm(device.gpu))
     subject = (device.spec.uuid, None)
     if isinstance(device, MigDevice):
@@ -131,7 +133,7 @@ def _sample_get(device: Device, driver: "FakeNvml", pointer: Argument) -> None:
     driver.gpm.buffer(pointer).counters = counters
 
 
-def _mig_sample_get(device: GpuDevice, driver: "FakeNvml", gi: Argument, pointer: Argument) -> None:
+def _mig_sample_get(device: GpuDevice, driver: _Driver, gi: Argument, pointer: Argument) -> None:
     require(_has_gpm(device.state))
     buffer = driver.gpm.buffer(pointer)
     inside = tuple(mig.spec for mig in device.migs.values() if mig.spec.gi == gi.number)
@@ -153,7 +155,7 @@ def _of_instances(
     )
 
 
-def _metrics_get(driver: "FakeNvml", reference: Argument) -> None:
+def _metrics_get(driver: _Driver, reference: Argument) -> None:
     question = reference.record(pynvml.NVML_GPM_METRICS_GET_VERSION)
     pointers = Argument(question.sample1), Argument(question.sample2)
     older, newer = (driver.gpm.buffer(pointer).counters for pointer in pointers)

@@ -5,7 +5,7 @@ A mode of the whole node, confidential computing, is here too.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pynvml
 
@@ -14,11 +14,8 @@ from exporter.demo.nvml import call
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import Argument, Code, Function, known, numbers, record, refuse, require, text
 from exporter.demo.scenario.derive import HOPPER, TURING, capability, has_hbm
-from exporter.demo.scenario.gpus import MIB
+from exporter.demo.scenario.gpus import MIB, Node
 from exporter.model.hardware import ProcessKind
-
-if TYPE_CHECKING:
-    from exporter.demo.nvml import FakeNvml
 
 COMPUTE_MODES = {"default": 0, "exclusive_thread": 1, "prohibited": 2, "exclusive_process": 3}
 MEMORY_V2 = 0x02000028
@@ -120,7 +117,12 @@ def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
     return (sessions, FRAMES_PER_SECOND, LATENCY_MICROSECONDS) if sessions else (0, 0, 0)
 
 
-def _confidential(driver: "FakeNvml") -> tuple[int, int, int, int]:
+class _Driver(Protocol):
+    node: Node
+    lists_pids: bool
+
+
+def _confidential(driver: _Driver) -> tuple[int, int, int, int]:
     mode = known(driver.node.confidential)
     environment, multi_gpu = ENVIRONMENTS.index(mode.environment), MULTI_GPU_MODES.index(mode.multi_gpu)
     return environment, mode.enabled, mode.developer_tools, multi_gpu
@@ -132,20 +134,18 @@ def _protected_memory(device: GpuDevice) -> tuple[int, int, int]:
     return total, used, total - used
 
 
-def _processes(
-    kind: ProcessKind, device: Device, driver: "FakeNvml", count: Argument, infos: Argument
-) -> None:
+def _processes(kind: ProcessKind, device: Device, driver: _Driver, count: Argument, infos: Argument) -> None:
     count.put_list(_listed(kind, device, driver), infos)
 
 
-def _process_details(device: Device, driver: "FakeNvml", reference: Argument) -> None:
+def _process_details(device: Device, driver: _Driver, reference: Argument) -> None:
     require(device.gpu.gpu.architecture >= HOPPER)
     answer = reference.record(pynvml.nvmlProcessDetailList_v1)
     kind = call.at(tuple(_LISTS.values()), answer.mode)
     call.put_list(answer, "numProcArrayEntries", "procArray", _listed(kind, device, driver))
 
 
-def _listed(kind: ProcessKind, device: Device, driver: "FakeNvml") -> list[dict[str, int]]:
+def _listed(kind: ProcessKind, device: Device, driver: _Driver) -> list[dict[str, int]]:
     visible = device.state.processes if driver.lists_pids else ()
     return [
         {

@@ -7,21 +7,18 @@ import ctypes
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, Protocol, get_args
 
 import pynvml
 
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.nvml import call
-from exporter.demo.nvml.board import GPU_INSTANCE, GpuDevice, MigDevice
+from exporter.demo.nvml.board import GPU_INSTANCE, Board, GpuDevice, MigDevice
 from exporter.demo.nvml.call import Argument, Code, Function, known, numbers, record, require
 from exporter.demo.nvml.gpu import newer
 from exporter.demo.scenario import derive
 from exporter.demo.scenario.gpus import MIB, MigProfileSize, Vgpu
 from exporter.model.hardware import Virtualization
-
-if TYPE_CHECKING:
-    from exporter.demo.nvml import FakeNvml
 
 PROFILE_V2, PROFILES = 0x02000098, 18
 _ATTRIBUTES = (
@@ -139,10 +136,14 @@ def _vgpu_samples(device: GpuDevice, last_seen: int) -> list[dict[str, Any]]:
     return samples
 
 
+class _Driver(Protocol):
+    board: Board
+
+
 def _of_vgpu(run: Callable[..., None]) -> Function:
     """Return a function about a running vGPU: ``run`` gets it, its process and the other arguments."""
 
-    def find(driver: "FakeNvml", wanted: Argument, *arguments: Argument) -> None:
+    def find(driver: _Driver, wanted: Argument, *arguments: Argument) -> None:
         pairs = (pair for device in driver.board.gpus for pair in running_vgpus(device.state))
         pair = next((pair for pair in pairs if vgpu_number(pair[0]) == wanted.number), None)
         run(*known(pair, Code.NOT_FOUND), *arguments)
@@ -153,7 +154,7 @@ def _of_vgpu(run: Callable[..., None]) -> Function:
 def _of_type(run: Callable[..., None]) -> Function:
     """Return a function about a type of vGPUs: ``run`` gets a vGPU of that type and the other arguments."""
 
-    def find(driver: "FakeNvml", wanted: Argument, *arguments: Argument) -> None:
+    def find(driver: _Driver, wanted: Argument, *arguments: Argument) -> None:
         vgpus = (vgpu for device in driver.board.gpus for vgpu in device.spec.vgpus)
         vgpu = next((vgpu for vgpu in vgpus if _type_number(vgpu) == wanted.number), None)
         run(known(vgpu, Code.INVALID_ARGUMENT), *arguments)
