@@ -33,7 +33,7 @@ def _compare(path: Path, lines: list[str], request: pytest.FixtureRequest) -> No
 
 def _families() -> list[str]:
     """Return the lines of ``families.prom``."""
-    of_families = b"".join(map(text_header, (*FAMILIES, *DCGM))).decode().splitlines()
+    of_families = b"".join(map(text_header, (*FAMILIES, *DCGM["both"]))).decode().splitlines()
     of_process = SelfMetrics().body(openmetrics=False).decode().splitlines()
     return [*of_families, *(line for line in of_process if line.startswith("# "))]
 
