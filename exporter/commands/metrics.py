@@ -63,7 +63,7 @@ default), from 4.9 on, or both: the column *from 4.9 on* has the new name of a r
 Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname`; on MIG GPU instances `GPU_I_PROFILE`
 and `GPU_I_ID`; `DCGM_FI_DRIVER_VERSION` if known; `container`, `namespace` and `pod` if exactly one container
 holds the device; `hpc_job` if exactly one job has it by the files in `--job-mapping-dir`. New names have
-`hostname` and `DCGM_FI_SYSTEM_DRIVER_VERSION`: [labels.md](labels.md#the-node-under-dcgms-names). AMD GPUs have
+`hostname` and `DCGM_FI_SYSTEM_DRIVER_VERSION` ([labels](labels.md#the-node-under-dcgms-names)). AMD GPUs have
 no such names.
 
 Each device has one series, whatever the number of its holders. In MIG mode, memory, BAR1 and profiling ratios
@@ -74,7 +74,7 @@ instance, as in DCGM.
 Types are those of dcgm-exporter, except that rates (`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`,
 `DCGM_FI_DEV_PCIE_TX_THROUGHPUT` and `_RX_`) and `DCGM_FI_DEV_RETIRED_PENDING`, which is 0 or 1, are gauges.
 In OpenMetrics, counters without the suffix `_total` have the type unknown, so that their names stay the same.
-New names have all digits of the reading: bytes, and parts of joules, which DCGM rounds down.
+`DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL` has parts of a joule too; DCGM prints whole ones.
 `DCGM_EXP_CLOCK_EVENTS_COUNT` is missing: it counts DCGM's own samples.
 """
 

@@ -401,8 +401,8 @@ def test_an_old_label_on_new_names_is_refused():
     with pytest.raises(SettingsError) as refused:
         load_settings({"dcgm_version": "4.9"}, environ)
     assert str(refused.value) == (
-        "GPUSLICE_DCGM_HOSTNAME_LABEL: 'Hostname' is not a label of dcgm-exporter 4.9: it must be hostname, or"
-        " be left out, with dcgm-version 4.9"
+        "GPUSLICE_DCGM_HOSTNAME_LABEL: 'Hostname' is not a label of dcgm-exporter 4.9: it must be hostname,"
+        " or be left out, with dcgm-version 4.9"
     )
     assert load_settings({"dcgm_version": "4.9", "dcgm_hostname_label": "hostname"}, environ)
     assert load_settings({"dcgm_version": "4.9"}, {})
