@@ -8,7 +8,7 @@ import pytest
 
 from exporter.exposition import Exposition, Format
 from exporter.metrics import FAMILIES
-from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames
+from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames, DcgmVersion
 from exporter.metrics.selection import SETS, Selection, has
 
 ROOT = Path(__file__).parents[3]
@@ -92,6 +92,15 @@ def test_names_of_dcgm_are_those_of_its_version(dcgm_names, version, count) -> N
     chosen = [name for name in names(selection) if name.lower().startswith("dcgm_")]
     assert chosen == [family.name for family in expected]
     assert len(default) == count
+
+
+@pytest.mark.parametrize("dcgm_names", get_args(DcgmNames))
+def test_a_version_needs_the_readings_of_the_others(dcgm_names) -> None:
+    """What is not read for the names of one version is not needed for those of another."""
+    versions = get_args(DcgmVersion)
+    unneeded = {Selection(dcgm_names=dcgm_names, dcgm_version=version).unneeded() for version in versions}
+    assert len(unneeded) == 1
+    assert unneeded != {frozenset()}
 
 
 def test_only_names_of_dcgm_means_no_other_series_of_devices() -> None:
