@@ -3,6 +3,7 @@
 Helm uses Go's regular expressions, which have no look-ahead.
 """
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -97,8 +98,9 @@ HUB_OPTIONS = (
     "log_level",
     "log_format",
 )
-# YAML reads unquoted on and off as booleans.
+# What YAML reads unquoted as booleans and numbers.
 _BOOLEANS = {"on": True, "off": False}
+_NUMBER = re.compile(r"[0-9]+\.[0-9]+")
 
 
 def values_schema(values: list[Value], alerts: list[str]) -> Schema:
@@ -142,7 +144,10 @@ def _kind_schema(option: Option) -> Schema:
     kind = option.kind
     if kind is SWITCH or "|" in kind.metavar:
         names = kind.metavar.split("|")
-        return {"enum": [*names, *(_BOOLEANS[name] for name in names if name in _BOOLEANS)]}
+        words = {"enum": [*names, *(_BOOLEANS[name] for name in names if name in _BOOLEANS)]}
+        numbers = [float(name) for name in names if _NUMBER.fullmatch(name)]
+        # Helm refuses a list with both the text and the number.
+        return {"anyOf": [words, {"enum": numbers}]} if numbers else words
     if kind.metavar == "DURATION":
         return _DURATION
     if kind is PRICE:

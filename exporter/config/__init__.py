@@ -60,6 +60,7 @@ def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, st
     del values["host"]
     settings = Settings(**values)
     _check_ages(settings, given)
+    _check_hostname_label(settings, given.get("dcgm_hostname_label"))
     return settings
 
 
@@ -151,6 +152,14 @@ def _check_ages(settings: Settings, given: Mapping[str, _Given]) -> None:
     poll = given["poll_interval"]
     most = f"it must be at most stale-after, {settings.stale_after:g}s unless that is set too"
     raise SettingsError(f"{poll.source}: {poll.texts[-1]!r} is too long: {most}")
+
+
+def _check_hostname_label(settings: Settings, label: _Given | None) -> None:
+    if label and settings.dcgm_version == "4.9" and settings.dcgm_hostname_label != "hostname":
+        rule = "it must be hostname, or be left out, with dcgm-version 4.9"
+        raise SettingsError(
+            f"{label.source}: {label.texts[-1]!r} is not a label of dcgm-exporter 4.9: {rule}"
+        )
 
 
 def kebab(name: str) -> str:

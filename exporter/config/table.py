@@ -186,9 +186,16 @@ class Settings:
         " devices and containers, `legacy` the default ones and the lower-case names of dcgm-exporter 1.x.",
         default="default",
     )
+    dcgm_version: Literal["4.8", "4.9", "both"] = option(
+        choice("4.8", "4.9", "both"),
+        "dcgm-exporter whose names, units and labels these series have: up to `4.8`, or from `4.9` on. `both`"
+        " has each renamed series twice.",
+        default="4.8",
+    )
     dcgm_hostname_label: Literal["Hostname", "hostname"] = option(
         choice("Hostname", "hostname"),
-        "Name of the node label on the series under dcgm-exporter's names.",
+        "Name of the node label on the series under dcgm-exporter's names up to 4.8; later names have"
+        " `hostname`.",
         default="Hostname",
     )
     dcgm_exporter_url: str | None = option(

@@ -63,6 +63,7 @@ VALUES = {
     "metric_allowlist": ("gpuslice_gpu_fan_ratio", (re.compile("gpuslice_gpu_fan_ratio"),)),
     "metric_denylist": ("DCGM_.*", (re.compile("DCGM_.*"),)),
     "dcgm_names": ("only", "only"),
+    "dcgm_version": ("both", "both"),
     "dcgm_hostname_label": ("hostname", "hostname"),
     "dcgm_exporter_url": ("http://localhost:9400/metrics", "http://localhost:9400/metrics"),
     "pcie_throughput": ("on", True),
@@ -130,6 +131,7 @@ BAD_VALUES: dict[str, list[str]] = {
     "metric_allowlist": ["gpu(", "*"],
     "metric_denylist": ["gpu(", "*"],
     "dcgm_names": ["true", "ON", "v1"],
+    "dcgm_version": ["4.7", "4.8.3", "4.9.0", "Both", "5"],
     "dcgm_hostname_label": ["HOSTNAME", "host"],
     "dcgm_exporter_url": [
         "localhost:9400",
@@ -232,6 +234,7 @@ def test_defaults():
         metric_allowlist=(),
         metric_denylist=(),
         dcgm_names="default",
+        dcgm_version="4.8",
         dcgm_hostname_label="Hostname",
         dcgm_exporter_url=None,
         pcie_throughput=False,
@@ -387,8 +390,24 @@ def test_comma_is_part_of_the_pattern_in_flag_and_file(config):
     assert load_settings({}, config("resource-pattern: 'a{1,2}'\n")).resource_pattern == pattern
 
 
-def test_words_that_yaml_takes_for_booleans_stay_words(config):
-    assert load_settings({}, config("dcgm-names: off\n")).dcgm_names == "off"
+def test_words_that_yaml_takes_for_booleans_or_numbers_stay_words(config):
+    settings = load_settings({}, config("dcgm-names: off\ndcgm-version: 4.9\n"))
+    assert (settings.dcgm_names, settings.dcgm_version) == ("off", "4.9")
+
+
+def test_an_old_label_on_new_names_is_refused():
+    """By the source of the label; if it is not given, new names have their own."""
+    environ = {"GPUSLICE_DCGM_HOSTNAME_LABEL": "Hostname"}
+    with pytest.raises(SettingsError) as refused:
+        load_settings({"dcgm_version": "4.9"}, environ)
+    assert str(refused.value) == (
+        "GPUSLICE_DCGM_HOSTNAME_LABEL: 'Hostname' is not a label of dcgm-exporter 4.9: it must be hostname,"
+        " or be left out, with dcgm-version 4.9"
+    )
+    assert load_settings({"dcgm_version": "4.9", "dcgm_hostname_label": "hostname"}, environ)
+    assert load_settings({"dcgm_version": "4.9"}, {})
+    for version in ("4.8", "both"):
+        assert load_settings({"dcgm_version": version}, environ).dcgm_hostname_label == "Hostname"
 
 
 @pytest.mark.parametrize(

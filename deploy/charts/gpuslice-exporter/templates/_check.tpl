@@ -71,6 +71,9 @@
 {{- if and (hasKey $config "node-name") (not (include "gpuslice.references" (get $config "node-name") | fromJsonArray)) }}
 {{- fail "config.node-name would be the name of every node: leave it out, or use a variable, such as $(NODE_NAME).example.com." }}
 {{- end }}
+{{- if and (eq (get $config "dcgm-version" | toString) "4.9") (eq (get $config "dcgm-hostname-label" | toString) "Hostname") }}
+{{- fail "config.dcgm-version is 4.9, whose names have the label hostname, and config.dcgm-hostname-label is Hostname: leave config.dcgm-hostname-label out." }}
+{{- end }}
 {{- if and .networkPolicy.enabled (not .networkPolicy.egress) }}
 {{- if .kubernetesApi.enabled }}
 {{- fail "networkPolicy allows no connections of the exporter, but kubernetesApi.enabled needs the API server: add it to networkPolicy.egress." }}
