@@ -12,6 +12,7 @@ from exporter.fleet.json_data import inspection_json
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
 from exporter.fleet.prometheus import Prometheus, PrometheusError
+from exporter.fleet.request_headers import HeaderError
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError
 from exporter.fleet.text import inspection_text
 from exporter.fleet.watch import Watch, inspect
@@ -29,15 +30,24 @@ Result = TypeVar("Result")
 
 
 def _prometheus_of(settings: Settings) -> Prometheus:
-    """Return the client of the Prometheus in the settings; raises SettingsError without one."""
+    """Return the client of the Prometheus in the settings; raises SettingsError."""
     if settings.prometheus_url is None:
         raise SettingsError(
             "no Prometheus is set: set --prometheus-url or GPUSLICE_PROMETHEUS_URL to one that scrapes the "
             "nodes, such as http://localhost:9090 with: "
             "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
         )
-    token, certificates = settings.prometheus_token_file, settings.prometheus_ca_file
-    return Prometheus(settings.prometheus_url, token_file=token, ca_file=certificates, deadline=_DEADLINE)
+    try:
+        return Prometheus(
+            settings.prometheus_url,
+            token_file=settings.prometheus_token_file,
+            headers=settings.prometheus_header,
+            header_file=settings.prometheus_header_file,
+            ca_file=settings.prometheus_ca_file,
+            deadline=_DEADLINE,
+        )
+    except HeaderError as error:
+        raise SettingsError(str(error)) from None
 
 
 async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
