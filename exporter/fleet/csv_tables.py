@@ -84,11 +84,17 @@ def _node(node: Node) -> dict[str, Any]:
         else [f"{count} {model or 'of an unknown model'}" for model, count in node.models],
         "sharing": None if node.sharing is None else list(node.sharing),
         "driver_released": _FLAGS[node.released],
-        **{name: amount.value for name, amount in amounts.items()},
+        **{name: _number(amount) for name, amount in amounts.items()},
         # In ASCII: a spreadsheet may take the file for another encoding than UTF-8.
         "units": [f"{part.resource} {_count(part.held)} of {_count(part.size)}" for part in units],
         "lower_bounds": bounds,
     }
+
+
+def _number(amount: Amount) -> float | None:
+    """Return a value, whole ones without a decimal point as in a node's CSV."""
+    value = amount.value
+    return int(value) if value is not None and float(value).is_integer() else value
 
 
 def _count(amount: Amount) -> str:

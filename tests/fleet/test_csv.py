@@ -68,8 +68,8 @@ def test_a_node_has_one_line_with_the_fields_of_its_json() -> None:
         "time-slicing; mps",
         "false",
     )
-    assert (row["gpus"], row["memory_total_bytes"], row["memory_wasted_bytes"]) == ("2", "0.0", "")
-    assert (row["memory_held_bytes"], row["memory_used_bytes"]) == (f"{4 * GIB}", f"{GIB}")
+    assert (row["gpus"], row["memory_total_bytes"], row["memory_wasted_bytes"]) == ("2", "0", "")
+    assert (row["memory_held_bytes"], row["memory_used_bytes"]) == (f"{4 * GIB:.0f}", f"{GIB:.0f}")
     assert row["units"] == "tencent.com/vcuda-core 100 of 300; x/y 2 of unknown"
     assert row["lower_bounds"] == "memory_used_bytes; units"
     assert row["compute_used_gpus"] == row["slices_held"] == row["reason"] == ""
