@@ -106,7 +106,7 @@ class FleetPages:
     def require_known(self, names: Sequence[str]) -> None:
         """Raise HTTPNotFound for a namespace of which nothing is known."""
         read = self.current()
-        for name in unknown_names(read, names or self._only):
+        for name in unknown_names(read, names):
             if read.fleet is not None:
                 words = unknown_words(read.fleet, name)
                 raise web.HTTPNotFound(text=f"{words[0].upper()}{words[1:]}.")
