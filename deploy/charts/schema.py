@@ -29,8 +29,9 @@ from deploy.charts.kubernetes import (
     text,
 )
 from deploy.charts.monitors import TIME, monitor
+from deploy.charts.routes import routes
 from deploy.charts.values import Value
-from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, PRICE, SWITCH, URL, Option
+from exporter.config.parse import ADDRESS, ANCESTOR, HEADER, PREFIX, PRICE, SWITCH, URL, Option
 from exporter.config.table import Settings
 from exporter.web.kit.auth.web_config import (
     CIPHERS_12,
@@ -94,6 +95,8 @@ HUB_OPTIONS = (
     "route_prefix",
     "frame_ancestors",
     "prometheus_token_file",
+    "prometheus_header",
+    "prometheus_header_file",
     "prometheus_ca_file",
     "log_level",
     "log_format",
@@ -157,6 +160,7 @@ def _kind_schema(option: Option) -> Schema:
         id(PREFIX): r"^(/[A-Za-z0-9._~-]+)+/?$",
         id(ANCESTOR): r"^(self|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)$",
         id(URL): _ADDRESS,
+        id(HEADER): r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+:[ \t]*[!-~]([ -~]*[!-~])?$",
     }
     return text(patterns.get(id(kind), r"."))
 
@@ -267,6 +271,8 @@ def _rules(alerts: list[str]) -> dict[str, Schema]:
 def _hub() -> dict[str, Schema]:
     return {
         "hub.prometheusUrl": text(rf"^$|{_ADDRESS}"),
+        "hub.prometheusHeaderSecret": _NAME,
+        "hub.namespaces": list_of(text(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")),
         "hub.refresh": _DURATION,
         "hub.window": _DURATION,
         "hub.config": _config(*HUB_OPTIONS),
@@ -285,4 +291,5 @@ def _hub() -> dict[str, Schema]:
         "hub.service.type": one_of("ClusterIP", "NodePort", "LoadBalancer"),
         "hub.service.port": _PORT,
         "hub.service.annotations": _TEXTS,
+        **routes(),
     }

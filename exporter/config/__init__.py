@@ -84,10 +84,14 @@ def _from_flags(namespace: Mapping[str, object], options: Mapping[str, Option]) 
 def _from_environment(environ: Mapping[str, str], options: Mapping[str, Option]) -> dict[str, _Given]:
     # Unknown names with our prefix are not an error: Kubernetes sets variables by the names of Services.
     return {
-        name: _Given(variable(name), tuple(filter(None, text.split(","))) if row.repeatable else (text,))
+        name: _Given(variable(name), _several(text, row) if row.repeatable else (text,))
         for name, row in options.items()
         if (text := environ.get(variable(name), "").strip())
     }
+
+
+def _several(text: str, row: Option) -> tuple[str, ...]:
+    return tuple(part for part in text.split(row.separator) if part.strip())
 
 
 def _from_pod(environ: Mapping[str, str]) -> dict[str, _Given]:

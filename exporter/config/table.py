@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from exporter.config.headers import Header
 from exporter.config.parse import (
     ABSOLUTE_PATH,
     ADDRESS,
     ANCESTOR,
+    HEADER,
     NAME,
     PATH,
     PATTERN,
@@ -84,6 +86,21 @@ class Settings:
     )
     prometheus_token_file: Path | None = option(
         PATH, "File with the bearer token for --prometheus-url.", commands=CLUSTER_COMMANDS
+    )
+    prometheus_header: tuple[Header, ...] = option(
+        HEADER,
+        "Header of the requests to --prometheus-url, as NAME: VALUE, such as `X-Scope-OrgID: team-a` for a"
+        " tenant. Lists of processes show it, so a secret belongs in --prometheus-header-file. In the"
+        " environment, separate several with line breaks.",
+        repeatable=True,
+        separator="\n",
+        commands=CLUSTER_COMMANDS,
+    )
+    prometheus_header_file: Path | None = option(
+        PATH,
+        "File with further headers of these requests, one NAME: VALUE in each line; it is read for each"
+        " request. Empty lines, and lines that begin with #, are left out.",
+        commands=CLUSTER_COMMANDS,
     )
     prometheus_ca_file: Path | None = option(
         PATH,

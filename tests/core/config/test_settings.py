@@ -1,4 +1,5 @@
 import argparse
+import json
 import re
 import socket
 from dataclasses import fields
@@ -16,6 +17,7 @@ from exporter.config import (
     add_options,
     load_settings,
 )
+from exporter.config.headers import Header
 from exporter.documents import shown
 
 NAMES = [row.name for row in fields(Settings)]
@@ -24,6 +26,7 @@ IN_FILE = [name for name in NAMES if name != "config"]
 PATHS = (
     "web_config",
     "prometheus_token_file",
+    "prometheus_header_file",
     "prometheus_ca_file",
     "nvml_library",
     "kubelet_root",
@@ -56,6 +59,8 @@ VALUES = {
     "gpu_hour_price": ("2.5", 2.5),
     "history_retention": ("12h", 43200.0),
     "prometheus_url": ("https://prometheus.monitoring:9090", "https://prometheus.monitoring:9090"),
+    # Without a space, so that YAML needs no quotes.
+    "prometheus_header": ("X-Scope-OrgID:team-a", (Header("X-Scope-OrgID", "team-a"),)),
     "resource_pattern": (r"nvidia\.com/a100.*", (re.compile(r"nvidia\.com/a100.*"),)),
     "dra_ignore_driver": (r"nic\.example\.com", (re.compile(r"nic\.example\.com"),)),
     "pod_labels": (r"app\.kubernetes\.io/.*", (re.compile(r"app\.kubernetes\.io/.*"),)),
@@ -72,6 +77,8 @@ VALUES = {
     "log_format": ("json", "json"),
 }
 
+# Errors do not have their values.
+SECRET = {"prometheus_header"}
 # Values that no path can have.
 NO_PATHS = ["a\0b"]
 BAD_VALUES: dict[str, list[str]] = {
@@ -124,6 +131,7 @@ BAD_VALUES: dict[str, list[str]] = {
     "gpu_hour_price": ["free", "-1", "1e3", "nan", "2,5", "٣"],
     "history_retention": ["never", "1m", "999h"],
     "prometheus_url": ["prometheus:9090", "ftp://prometheus"],
+    "prometheus_header": ["team-a", "Host: a", "X-Scope-OrgID:", ": a", "X Scope: a", "X: ä", "X: a\0b"],
     "resource_pattern": ["nvidia(", "*", "a{99999999999999999999}", "(" * 5000],
     "dra_ignore_driver": ["nic(", "*"],
     "pod_labels": ["team(", "*", "a{99999999999999999999}", "(" * 5000],
@@ -211,6 +219,8 @@ def test_defaults():
         history_retention=21600.0,
         prometheus_url=None,
         prometheus_token_file=None,
+        prometheus_header=(),
+        prometheus_header_file=None,
         prometheus_ca_file=None,
         nvml_library=None,
         kubelet_root=Path("/var/lib/kubelet"),
@@ -286,7 +296,8 @@ def test_file_from_flag_wins(tmp_path, config):
 def test_bad_value_is_named_with_its_source_and_the_remedy(name):
     for text in BAD_VALUES[name]:
         flag = complaint({name: text}, {})
-        assert flag.startswith(f"--{kebab(name)}: {shown(text)} is not ")
+        given = "the value" if name in SECRET else shown(text)
+        assert flag.startswith(f"--{kebab(name)}: {given} is not ")
         assert complaint({}, {variable(name): text}) == flag.replace(f"--{kebab(name)}", variable(name), 1)
 
 
@@ -371,6 +382,41 @@ def test_repeated_option_from_all_sources(config):
     file = config("resource-pattern: ['a.*', 'b{1}']\n")
     assert load_settings({}, file).resource_pattern == patterns
     assert load_settings({}, config("resource-pattern: []\n")).resource_pattern == ()
+
+
+def test_several_headers_from_all_sources(config):
+    """A comma is part of a value: in the environment line breaks separate headers."""
+    headers = (Header("X-Scope-OrgID", "a|b"), Header("X-Roles", "read, write"))
+    argv = parse("--prometheus-header", "X-Scope-OrgID: a|b", "--prometheus-header", "X-Roles: read, write")
+    assert load_settings(argv, {}).prometheus_header == headers
+    for text in (
+        "X-Scope-OrgID: a|b\nX-Roles: read, write",
+        "\nX-Scope-OrgID:a|b \r\n\n X-Roles:\tread, write\n",
+    ):
+        assert load_settings({}, {"GPUSLICE_PROMETHEUS_HEADER": text}).prometheus_header == headers
+    file = config("prometheus-header: ['X-Scope-OrgID: a|b', 'X-Roles: read, write']\n")
+    assert load_settings({}, file).prometheus_header == headers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hunter22",
+        "X: hunter22\r\nY: hunter22",
+        "X: hunter22é",
+        "Host: hunter22",
+        "a b: hunter22",
+        ": hunter22",
+    ],
+)
+def test_an_error_and_a_repr_do_not_have_the_value_of_a_header(text, config):
+    """Values may be secret."""
+    file = config(f"prometheus-header: {json.dumps(text)}\n")
+    said = [complaint({"prometheus_header": [text]}, {}), complaint({}, file)]
+    assert all(
+        "hunter22" not in message and "a header such as X-Scope-OrgID: team-a" in message for message in said
+    )
+    assert "hunter22" not in repr(load_settings({"prometheus_header": ["X-Key: hunter22"]}, {}))
 
 
 def test_a_prefix_may_end_in_a_slash():

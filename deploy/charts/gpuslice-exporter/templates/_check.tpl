@@ -49,6 +49,7 @@
 {{- include "gpuslice.checkConfig" . }}
 {{- include "gpuslice.checkDerived" . }}
 {{- include "gpuslice.checkWeb" . }}
+{{- include "gpuslice.checkRoutes" . }}
 {{- end }}
 
 {{- define "gpuslice.checkName" -}}
@@ -121,6 +122,9 @@
 {{- fail (printf "webConfig.content requires a password, but %s has none: each scrape would be refused. Name a Secret in %s.endpoint.basicAuth." . .) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if and .Values.hub.prometheusHeaderSecret (get (.Values.hub.config | default dict) "prometheus-header-file") }}
+{{- fail "hub.prometheusHeaderSecret and hub.config.prometheus-header-file are both set: use one of them." }}
 {{- end }}
 {{- with .Values.hub.webConfig }}
 {{- if and (or (eq .scheme "https") .clientCertificates) (not .existingSecret) }}
