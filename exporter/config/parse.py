@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from exporter.config.commands import NODE_COMMANDS
 from exporter.documents import DocumentError, Kind, decode, matching, read_yaml
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
@@ -48,7 +49,7 @@ class Option:
     """The default in the docs."""
     repeatable: bool
     commands: tuple[str, ...]
-    """The commands that have it; empty for all."""
+    """The commands that have it."""
 
 
 def option(  # noqa: PLR0913 - by keyword: what differs between options
@@ -58,9 +59,12 @@ def option(  # noqa: PLR0913 - by keyword: what differs between options
     default: str | None = None,
     shown: str = "",
     repeatable: bool = False,
-    commands: tuple[str, ...] = (),
+    commands: tuple[str, ...] = NODE_COMMANDS,
 ) -> Any:
-    """Return a field with its option as metadata; ``shown`` describes a default that is not a constant."""
+    """Return a field with its option as metadata; ``shown`` describes a default that is not a constant.
+
+    ``commands`` are those that have the option, by default those that poll a node.
+    """
     shown = shown or (f"`{default}`" if default else "none")
     return field(metadata={"option": Option(kind, default, text, shown, repeatable, commands)})
 
