@@ -138,7 +138,7 @@ def mig_profiles_page() -> str:
 
 
 def settings_page() -> str:
-    """Return the page of all options, one in a row, by the headings of --help and by commands, as Markdown."""
+    """Return the page of all options as Markdown, by the headings of --help and by commands."""
     options = {row.name: row.metadata["option"] for row in fields(Settings)}
     groups = dict.fromkeys(row.commands for row in options.values())
     text = _SETTINGS
