@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from exporter.config import ListenAddress, SettingsError
-from exporter.web.kit.http.connection import SENT_AT_ONCE, Connection, Limits, max_connections, prepare
+from exporter.web.kit.http.connection import Connection, Limits, max_connections
 from exporter.web.kit.http.connections import Connections
+from exporter.web.kit.http.refusals import SENT_AT_ONCE, prepare
 from exporter.web.kit.http.responses import headers_of
 
 if TYPE_CHECKING:
