@@ -41,7 +41,11 @@ class Settings:
         ABSOLUTE_PATH, "YAML file with values for the other options.", commands=ALL_COMMANDS
     )
     listen: ListenAddress = option(
-        ADDRESS, "Listen address of the page and of /metrics.", default=":9836", commands=SERVING_COMMANDS
+        ADDRESS,
+        "Listen address of the page and of /metrics. `:9836` and `[::]:9836` are all addresses of this host,"
+        " of IPv6 and of IPv4; `0.0.0.0:9836` those of IPv4.",
+        default=":9836",
+        commands=SERVING_COMMANDS,
     )
     web_config: Path | None = option(
         PATH,
