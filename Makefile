@@ -34,8 +34,9 @@ ALL := $(VENV)/.installed-all
 help: ## list the targets
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
-	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
+demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which, PORT=9837 another port
+	@$(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)' $(if $(PORT),--listen ':$(PORT)') || { code=$$?; \
+		[[ $$code != 2 ]] || echo >&2 "make demo takes SCENARIO=name and PORT=number, such as PORT=9837"; exit $$code; }
 
 test: lint ## lint, then run the tests that a commit has to pass; compiles nothing
 	@scripts/install-tools

@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 from exporter.config import Settings, kebab, variable
+from exporter.config.commands import title_of
 from exporter.config.parse import Option
 from exporter.model.conditions import TABLE
 from exporter.model.mig_profiles import LISTINGS
@@ -67,7 +68,16 @@ _SETTINGS = """\
 *Made from the table in `exporter/config/table.py` by `make docs`.*
 
 Each option is a flag, an environment variable, and a key of the file that `--config` names. A flag overrides
-the variable, and the variable overrides the file.
+the variable, and the variable overrides the file. What can be given several times is separated by commas in
+the variable, and is a list in the file.
+
+A command has the flags of its own options only. Variables and files may be shared by several commands, as in
+a pod: a command ignores those of options that it does not have. An option that no command has is an error in
+the file. `gpuslice-exporter COMMAND --help` lists the options of a command, and its flags that are not
+settings, such as the output format. `translate` has no settings.
+"""
+_SETTINGS_TABLE = """
+Options of {commands}:
 
 | Flag | Environment | YAML key | Default | Value | Meaning |
 |---|---|---|---|---|---|
@@ -128,8 +138,18 @@ def mig_profiles_page() -> str:
 
 
 def settings_page() -> str:
-    """Return the page of all options, one in a row, as Markdown."""
-    return _SETTINGS + "".join(_settings_row(row.name, row.metadata["option"]) for row in fields(Settings))
+    """Return the page of all options as Markdown, by the headings of --help and by commands."""
+    options = {row.name: row.metadata["option"] for row in fields(Settings)}
+    groups = dict.fromkeys(row.commands for row in options.values())
+    text = _SETTINGS
+    for title in dict.fromkeys(map(title_of, groups)):
+        text += f"\n## {title}\n"
+        for commands in (commands for commands in groups if title_of(commands) == title):
+            text += _SETTINGS_TABLE.format(commands=", ".join(f"`{command}`" for command in commands))
+            text += "".join(
+                _settings_row(name, row) for name, row in options.items() if row.commands == commands
+            )
+    return text
 
 
 def _settings_row(name: str, row: Option) -> str:

@@ -5,13 +5,14 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from exporter import __version__
 from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE
 from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
+from exporter.config.commands import ALL_COMMANDS
 from exporter.output import print_text, set_up_logging, write_whole
 
 # A command imports its modules when it runs, so that --help and --version, and other commands, start fast.
@@ -206,11 +207,34 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         # The options of the other commands are not needed.
         if name == argv[0]:
-            OPTIONS.get(name, lambda _: None)(command)
-            # It reads files, and no node.
-            if name != TRANSLATE:
-                add_options(command, name)
-    return parser.parse_args(argv)
+            _add_flags(command, name)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        prog = f"{parser.prog} {argv[0]}"
+        parser.exit(USAGE_ERROR, f"{prog}: {_objection(unknown)}; see {prog} --help\n")
+    return arguments
+
+
+def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the flags of a command; only its own are in its usage, the settings have headings."""
+    OPTIONS.get(command, lambda _: None)(parser)
+    own = parser.format_usage().removeprefix("usage: ").rstrip()
+    add_options(parser, command)
+    if command in ALL_COMMANDS:
+        parser.usage = f"{own} [OPTION ...]"
+
+
+def _objection(unknown: Sequence[str]) -> str:
+    """Return what is wrong with words that a command does not have: which commands have such an option."""
+    flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+    others = ", ".join(name for name in HELP if flag in _flags_of(name))
+    return f"{flag} is an option of {others}" if others else f"unrecognized arguments: {' '.join(unknown)}"
+
+
+def _flags_of(command: str) -> Collection[str]:
+    parser = _Parser()
+    _add_flags(parser, command)
+    return parser._option_string_actions  # noqa: SLF001 - nothing public lists them
 
 
 def _with_command(argv: list[str]) -> list[str]:

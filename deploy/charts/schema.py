@@ -85,21 +85,15 @@ _GLOBAL: Schema = {
 }
 # Options of the exporter on a node that a file of settings may have.
 NODE_OPTIONS = tuple(
-    row.name for row in fields(Settings) if row.name != "config" and not row.metadata["option"].commands
+    row.name
+    for row in fields(Settings)
+    if row.name != "config" and "serve" in row.metadata["option"].commands
 )
 # Options of the hub, without those that have their own value.
-HUB_OPTIONS = (
-    "listen",
-    "idle_after",
-    "gpu_hour_price",
-    "route_prefix",
-    "frame_ancestors",
-    "prometheus_token_file",
-    "prometheus_header",
-    "prometheus_header_file",
-    "prometheus_ca_file",
-    "log_level",
-    "log_format",
+HUB_OPTIONS = tuple(
+    row.name
+    for row in fields(Settings)
+    if row.name not in ("config", "web_config", "prometheus_url") and "hub" in row.metadata["option"].commands
 )
 # What YAML reads unquoted as booleans and numbers.
 _BOOLEANS = {"on": True, "off": False}

@@ -12,6 +12,7 @@ from exporter.advice.model import Advice
 from exporter.advice.node_windows import advice_of_node
 from exporter.commands.node import Node
 from exporter.doctor.checks import Doctor
+from exporter.doctor.requests import RequestLog
 from exporter.exposition import Exposition
 from exporter.history.plan import spans_of
 from exporter.history.ring import History
@@ -83,6 +84,7 @@ def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
     settings = poller.settings
     doctor = Doctor(lambda: poller.evidence, settings)
     poller.subscribe(doctor.record)
+    poller.subscribe(RequestLog(lambda: poller.evidence, settings).record)
     keeper = Keeper()
     poller.subscribe(keeper.record)
 

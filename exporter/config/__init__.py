@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from exporter.config.commands import title_of
 from exporter.config.parse import ListenAddress, Option, SettingsError, read_options
 from exporter.config.table import Settings
 from exporter.documents import DocumentError, parse_text, remedy
@@ -19,6 +20,10 @@ __all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "kebab",
 
 _PREFIX = "GPUSLICE_"
 _FILE = "config"  # the only option that cannot be in the file
+_DESCRIPTION = (
+    "These options, and all that follow, are also variables, such as GPUSLICE_LOG_LEVEL, and keys of the YAML"
+    " file. More on each: docs/settings.md"
+)
 
 
 class _Given(NamedTuple):
@@ -32,28 +37,46 @@ _OPTIONS: dict[str, Option] = {row.name: row.metadata["option"] for row in field
 
 
 def add_options(parser: argparse.ArgumentParser, command: object = None) -> None:
-    """Add a flag for every option of a command; a flag that is not given is absent from the namespace."""
-    for name, row in _options_of(command).items():
-        text = f"{row.help} Default: {row.shown}. Also {variable(name)}."
-        parser.add_argument(
+    """Add a flag for every option of a command, under headings.
+
+    A flag that is not given is absent from the namespace.
+    """
+    options = _options_of(command)
+    groups: dict[str, Any] = {}
+    for row in options.values():
+        if title_of(row.commands) not in groups:
+            # Above the first heading are the flags that are no settings.
+            text = None if groups else _DESCRIPTION
+            groups[title_of(row.commands)] = parser.add_argument_group(title_of(row.commands), text)
+    for name, row in options.items():
+        groups[title_of(row.commands)].add_argument(
             f"--{kebab(name)}",
             metavar=row.kind.metavar,
             action="append" if row.repeatable else "store",
             default=argparse.SUPPRESS,
-            help=text.replace("%", "%%").replace("`", ""),
+            help=_summary(row).replace("%", "%%").replace("`", ""),
         )
+
+
+def _summary(row: Option) -> str:
+    """Return the first sentence on an option, whether it is repeatable, and its default."""
+    sentence = row.help.partition(". ")[0].rstrip(".")
+    repeatable = " Repeatable." if row.repeatable else ""
+    default = "" if row.default is None else f" Default: {row.shown}."
+    return f"{sentence}.{repeatable}{default}"
 
 
 def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
     """Return the settings of parsed flags (by field name), the environment, and the YAML file that they name.
 
-    If ``argv_namespace`` has a ``command``, only the options of that command are known. Other entries of both
-    mappings are ignored, and so are empty variables. Raises SettingsError for the first invalid value, and
-    for an unknown key in the file.
+    If ``argv_namespace`` has a ``command``, only the options of that command are read; others have their
+    defaults. All commands of a pod share its variables and its file, so those of other commands are ignored
+    there, and so are other entries of both mappings and empty variables. Raises SettingsError for the first
+    invalid value, and for a key in the file that no command has.
     """
     options = _options_of(argv_namespace.get("command"))
     given = _from_environment(environ, options) | _from_flags(argv_namespace, options)
-    given = _from_pod(environ) | _from_file(given.get(_FILE), options) | given
+    given = _from_pod(environ, options) | _from_file(given.get(_FILE), options) | given
     values: dict[str, Any] = {"host": socket.gethostname()}
     for name, row in _OPTIONS.items():
         values[name] = _value(row, given.get(name), values)
@@ -66,11 +89,7 @@ def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, st
 
 def _options_of(command: object) -> dict[str, Option]:
     """Return the options of a command; all of them for None."""
-    return {
-        name: row
-        for name, row in _OPTIONS.items()
-        if command is None or not row.commands or command in row.commands
-    }
+    return {name: row for name, row in _OPTIONS.items() if command is None or command in row.commands}
 
 
 def _from_flags(namespace: Mapping[str, object], options: Mapping[str, Option]) -> dict[str, _Given]:
@@ -94,10 +113,10 @@ def _several(text: str, row: Option) -> tuple[str, ...]:
     return tuple(part for part in text.split(row.separator) if part.strip())
 
 
-def _from_pod(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_pod(environ: Mapping[str, str], options: Mapping[str, Option]) -> dict[str, _Given]:
     # The usual name of this variable in pod specs; a better default than the host name.
     name = environ.get("NODE_NAME", "").strip()
-    return {"node_name": _Given("NODE_NAME", (name,))} if name else {}
+    return {"node_name": _Given("NODE_NAME", (name,))} if name and "node_name" in options else {}
 
 
 def _from_file(config: _Given | None, options: Mapping[str, Option]) -> dict[str, _Given]:
@@ -107,18 +126,19 @@ def _from_file(config: _Given | None, options: Mapping[str, Option]) -> dict[str
     given: dict[str, _Given] = {}
     try:
         for key, value in read_options(path).items():
-            name = _field_of_key(key, path, options)
+            name = _field_of_key(key, path)
             if name in given:
                 raise SettingsError(f"{key} in {path}: the option is given twice")
-            given[name] = _from_key(name, value, f"{key} in {path}")
+            if name in options:
+                given[name] = _from_key(name, value, f"{key} in {path}")
     except OSError as error:
         reason = f"{error.strerror}; it must be a readable YAML file"
         raise SettingsError(f"{config.source}: cannot read {str(path)!r}: {reason}") from error
     return given
 
 
-def _field_of_key(key: str, path: Path, options: Mapping[str, Option]) -> str:
-    known = [kebab(name) for name in options if name != _FILE]
+def _field_of_key(key: str, path: Path) -> str:
+    known = [kebab(name) for name in _OPTIONS if name != _FILE]
     option = kebab(key)
     if option in known:
         return option.replace("-", "_")

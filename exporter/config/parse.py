@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from exporter.config.commands import NODE_COMMANDS
 from exporter.config.headers import EXAMPLE, parse_header
 from exporter.documents import DocumentError, Kind, decode, matching, read_yaml
 
@@ -51,7 +52,7 @@ class Option:
     separator: str
     """Between several values in the environment."""
     commands: tuple[str, ...]
-    """The commands that have it; empty for all."""
+    """The commands that have it."""
 
 
 def option(  # noqa: PLR0913 - by keyword: what differs between options
@@ -62,9 +63,12 @@ def option(  # noqa: PLR0913 - by keyword: what differs between options
     shown: str = "",
     repeatable: bool = False,
     separator: str = ",",
-    commands: tuple[str, ...] = (),
+    commands: tuple[str, ...] = NODE_COMMANDS,
 ) -> Any:
-    """Return a field with its option as metadata; ``shown`` describes a default that is not a constant."""
+    """Return a field with its option as metadata; ``shown`` describes a default that is not a constant.
+
+    ``commands`` are those that have the option, by default those that poll a node.
+    """
     shown = shown or (f"`{default}`" if default else "none")
     return field(metadata={"option": Option(kind, default, text, shown, repeatable, separator, commands)})
 

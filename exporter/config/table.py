@@ -5,6 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from exporter.config.commands import (
+    ALL_COMMANDS,
+    CLUSTER_COMMANDS,
+    MACHINE_COMMANDS,
+    NODE_COMMANDS,
+    SERVING_COMMANDS,
+)
 from exporter.config.headers import Header
 from exporter.config.parse import (
     ABSOLUTE_PATH,
@@ -24,36 +31,48 @@ from exporter.config.parse import (
 )
 from exporter.documents import choice
 
-CLUSTER_COMMANDS = ("hub", "inspect", "advise")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of the exporter. Durations are in seconds; a pattern matches a whole name."""
+    """The settings of the exporter. Durations are in seconds; a pattern matches a whole name.
 
-    config: Path | None = option(ABSOLUTE_PATH, "YAML file with values for the other options.")
-    listen: ListenAddress = option(ADDRESS, "Listen address of the page and of /metrics.", default=":9836")
+    An option without ``commands`` belongs to the commands that poll a node.
+    """
+
+    config: Path | None = option(
+        ABSOLUTE_PATH, "YAML file with values for the other options.", commands=ALL_COMMANDS
+    )
+    listen: ListenAddress = option(
+        ADDRESS,
+        "Listen address of the page and of /metrics. `:9836` and `[::]:9836` are all addresses of this host,"
+        " of IPv6 and of IPv4; `0.0.0.0:9836` those of IPv4.",
+        default=":9836",
+        commands=SERVING_COMMANDS,
+    )
     web_config: Path | None = option(
         PATH,
         "Web configuration file for TLS, client certificates and passwords, in the format of the"
         " Prometheus exporter toolkit: docs/web-config.md.",
+        commands=SERVING_COMMANDS,
     )
     route_prefix: str | None = option(
         PREFIX,
         "Path prefix under which all routes are also served, for a proxy that forwards its path unchanged."
         " Not needed for a proxy that strips the path: the links of the page are relative.",
+        commands=SERVING_COMMANDS,
     )
     frame_ancestors: tuple[str, ...] = option(
         ANCESTOR,
-        "Origins that may show the page in a frame; no other origin may. In the environment,"
-        " separate several with commas.",
+        "Origins that may show the page in a frame; no other origin may.",
         repeatable=True,
+        commands=SERVING_COMMANDS,
     )
     node_name: str = option(
         NAME,
         "Name of this node on the page and in metrics.",
         default="{host}",
         shown="`$NODE_NAME`, else the host name",
+        commands=MACHINE_COMMANDS,
     )
     poll_interval: float = option(
         duration("0.1s", "1h"), "Time from one poll of all sources to the next.", default="5s"
@@ -69,20 +88,22 @@ class Settings:
         " formats. A holder is active for 1m after its last compute use (for this time if it is"
         " shorter), and quiet in between.",
         default="10m",
+        commands=(*NODE_COMMANDS, "inspect"),
     )
     gpu_hour_price: float | None = option(
-        PRICE, "Price of a GPU-hour, of all GPUs alike, for the savings of advice."
+        PRICE,
+        "Price of a GPU-hour, of all GPUs alike, for the savings of advice.",
+        commands=(*SERVING_COMMANDS, "inspect", "advise"),
     )
     history_retention: float = option(
         duration("5m", "168h"),
         "Retention of the history that is kept in memory for the timelines of the page; older"
         " data is coarser.",
         default="6h",
+        commands=("serve", "demo"),
     )
     prometheus_url: str | None = option(
-        URL,
-        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect` and `advise` only.",
-        commands=CLUSTER_COMMANDS,
+        URL, "Base URL of the Prometheus that scrapes the nodes.", commands=CLUSTER_COMMANDS
     )
     prometheus_token_file: Path | None = option(
         PATH, "File with the bearer token for --prometheus-url.", commands=CLUSTER_COMMANDS
@@ -108,71 +129,97 @@ class Settings:
         commands=CLUSTER_COMMANDS,
     )
     nvml_library: Path | None = option(
-        PATH, "Path of the driver's libnvidia-ml.so.1, if it is not in a standard location."
+        PATH,
+        "Path of the driver's libnvidia-ml.so.1, if it is not in a standard location.",
+        commands=MACHINE_COMMANDS,
     )
-    kubelet_root: Path = option(PATH, "Root directory of the kubelet.", default="/var/lib/kubelet")
+    kubelet_root: Path = option(
+        PATH, "Root directory of the kubelet.", default="/var/lib/kubelet", commands=MACHINE_COMMANDS
+    )
     pod_resources_socket: Path = option(
         PATH,
         "Socket of the kubelet's pod-resources API.",
         default="{kubelet_root}/pod-resources/kubelet.sock",
         shown="`<kubelet-root>/pod-resources/kubelet.sock`",
+        commands=MACHINE_COMMANDS,
     )
     pods_api_socket: Path = option(
         PATH,
         "Socket of the kubelet's Pods API.",
         default="{kubelet_root}/pods-api/pods-api.sock",
         shown="`<kubelet-root>/pods-api/pods-api.sock`",
+        commands=MACHINE_COMMANDS,
     )
     pod_log_dir: Path = option(
         PATH,
         "Directory of the kubelet's pod logs; only the names of directories are read.",
         default="/var/log/pods",
+        commands=MACHINE_COMMANDS,
     )
-    proc_root: Path = option(PATH, "Path of the procfs of the node's PID namespace.", default="/proc")
-    sys_root: Path = option(PATH, "Path of the sysfs of the node.", default="/sys")
+    proc_root: Path = option(
+        PATH, "Path of the procfs of the node's PID namespace.", default="/proc", commands=MACHINE_COMMANDS
+    )
+    sys_root: Path = option(PATH, "Path of the sysfs of the node.", default="/sys", commands=MACHINE_COMMANDS)
     hami_root: Path = option(
         PATH,
         "Directory in which HAMi and volcano-vgpu keep the usage of containers.",
         default="/usr/local/vgpu",
+        commands=MACHINE_COMMANDS,
     )
     hami_vnpu_root: Path = option(
         PATH,
         "Directory in which HAMi keeps the NPU usage of containers.",
         default="/usr/local/hami-vnpu-core",
+        commands=MACHINE_COMMANDS,
     )
     cgpu_root: Path = option(
-        PATH, "Directory of cGPU in the procfs.", default="{proc_root}/cgpu_km", shown="`<proc-root>/cgpu_km`"
+        PATH,
+        "Directory of cGPU in the procfs.",
+        default="{proc_root}/cgpu_km",
+        shown="`<proc-root>/cgpu_km`",
+        commands=MACHINE_COMMANDS,
     )
     vcuda_root: Path = option(
         PATH,
         "Directory in which Tencent's gpu-manager keeps the limits and processes of containers.",
         default="/etc/gpu-manager/vm",
+        commands=MACHINE_COMMANDS,
     )
     vgpu_manager_root: Path = option(
-        PATH, "Directory in which vgpu-manager keeps the limits of containers.", default="/etc/vgpu-manager"
+        PATH,
+        "Directory in which vgpu-manager keeps the limits of containers.",
+        default="/etc/vgpu-manager",
+        commands=MACHINE_COMMANDS,
     )
     mps_root: Path = option(
-        PATH, "Directory of the MPS daemons of NVIDIA's device plugin.", default="/run/nvidia/mps"
+        PATH,
+        "Directory of the MPS daemons of NVIDIA's device plugin.",
+        default="/run/nvidia/mps",
+        commands=MACHINE_COMMANDS,
     )
-    runai_root: Path = option(PATH, "Directory in which run:ai keeps the usage of pods.", default="/runai")
+    runai_root: Path = option(
+        PATH,
+        "Directory in which run:ai keeps the usage of pods.",
+        default="/runai",
+        commands=MACHINE_COMMANDS,
+    )
     resource_pattern: tuple[re.Pattern[str], ...] = option(
         PATTERN,
         "Additional resource names of GPUs, matched whole, such as `nvidia\\.com/a100.*`;"
-        " NVIDIA's own names are built in. In the environment, separate several with commas.",
+        " NVIDIA's own names are built in.",
         repeatable=True,
     )
     dra_ignore_driver: tuple[re.Pattern[str], ...] = option(
         PATTERN,
         "Names of DRA drivers whose devices are not GPUs of this node, matched whole, such as"
         " `nic\\.example\\.com`. The claims of other unknown drivers may be for GPUs, so that counts and"
-        " entitlements there are unknown. In the environment, separate several with commas.",
+        " entitlements there are unknown.",
         repeatable=True,
     )
     pod_labels: tuple[re.Pattern[str], ...] = option(
         PATTERN,
         "Names of the pod labels to show on /metrics, matched whole, such as"
-        " `app\\.kubernetes\\.io/.*`; requires the kubelet's Pods API or the Kubernetes API. In"
-        " the environment, separate several with commas.",
+        " `app\\.kubernetes\\.io/.*`; requires the kubelet's Pods API or the Kubernetes API.",
         repeatable=True,
     )
     job_mapping_dir: Path | None = option(
@@ -232,17 +279,20 @@ class Settings:
         " labels, with which a MIG manager requests the release of the driver. `auto` does so in pods with a"
         " token. Requires the `kubernetes` extra, and permission to list and watch pods and nodes.",
         default="auto",
+        commands=MACHINE_COMMANDS,
     )
     kubeconfig: Path | None = option(
         PATH,
         "Kubeconfig file to reach the Kubernetes API from outside a cluster; also turns"
         " --kubernetes-api auto on.",
+        commands=MACHINE_COMMANDS,
     )
     log_level: Literal["debug", "info", "warning", "error"] = option(
         choice("debug", "info", "warning", "error"),
         "Minimum severity of the messages that are logged.",
         default="info",
+        commands=ALL_COMMANDS,
     )
     log_format: Literal["text", "json"] = option(
-        choice("text", "json"), "Format of the log lines.", default="text"
+        choice("text", "json"), "Format of the log lines.", default="text", commands=ALL_COMMANDS
     )

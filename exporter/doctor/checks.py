@@ -13,6 +13,7 @@ from exporter.doctor import Check, Report, degraded
 from exporter.doctor.driver import POLL_FAILS, driver_checks
 from exporter.doctor.gpus import gpu_checks, group_checks
 from exporter.doctor.kubelet import kubelet_checks
+from exporter.doctor.requests import request_checks
 from exporter.doctor.workloads import file_checks, object_checks, workload_checks
 from exporter.exposition import EVERYTHING, Exposition
 from exporter.metrics import FAMILIES, AnyFamily
@@ -77,6 +78,7 @@ def _checks(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Ite
     yield from object_checks(snapshot, evidence)
     yield from file_checks(snapshot, health, evidence, settings)
     yield from series_checks(snapshot, settings)
+    yield from request_checks(snapshot, evidence, settings)
 
 
 class Doctor:

@@ -28,7 +28,7 @@ class Format(Enum):
 
 
 _OPENMETRICS = {"1.0.0": Format.OPENMETRICS, "": Format.OPENMETRICS, "0.0.1": Format.OPENMETRICS_0_0_1}
-# A scraper sends the same header each time. A header is 8 KiB at most.
+# A scraper sends the same header each time. A header is 32 KiB at most.
 _KEPT = 16
 _TEXT_RANGES = ("text/plain", "text/*", "*/*")
 

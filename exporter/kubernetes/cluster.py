@@ -184,6 +184,16 @@ class Cluster:
         """Why objects cannot be watched; each is a sentence without a full stop."""
         return tuple(filter(None, (self._missing, self._pods.failure, self._node.failure)))
 
+    @property
+    def nameless(self) -> bool:
+        """Whether the API server has no node of this name."""
+        return self._node.objects is not None and not self._node.objects
+
+    @property
+    def pending(self) -> bool:
+        """Whether the API server has neither listed pods nor failed to, since the start."""
+        return self._configure is not None and not self._pods.answered.is_set() and not self.failures
+
     async def start(self) -> None:
         """Start watching; return once the API server has answered, or after FIRST_SECONDS."""
         if self._configure is None:

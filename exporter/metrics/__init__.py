@@ -165,7 +165,7 @@ GROUPS: Mapping[str, Group] = {
     "throttling": Group("clock events and violations", "all NVIDIA GPUs; times depending on the driver"),
     "pcie": Group("PCIe", "all GPUs except in a vGPU guest; byte counters only if the driver's do not wrap"),
     "pcie_throughput": Group(
-        "PCIe throughput", "with --pcie-throughput on, which takes 20 ms per direction and GPU"
+        "PCIe throughput", "NVIDIA GPUs with --pcie-throughput on, which takes 20 ms per direction and GPU"
     ),
     "nvlink": Group("NVLink", "GPUs with NVLink"),
     "c2c": Group("C2C", "GPUs on a module with a processor, such as Grace"),

@@ -51,6 +51,9 @@ class PollResult:
     files: Mapping[str, SystemFiles] = field(default_factory=dict)  # files of sharing systems, by system
     own_uid: str = ""  # UID of the exporter's own pod; "" outside a pod
     objects_from: str = ""  # source of the labels and annotations of pods; "" if there is none
+    objects_pending: bool = False  # whether a source of these has not answered yet since the start
+    node_missing: bool = False  # whether the Kubernetes API has no node of this name
     unfollowed: tuple[str, ...] = ()  # why requested objects of the Kubernetes API are not available
+    release_objection: str = ""  # why the release file cannot be looked for; "" if it can, or is not used
     jobs: JobFiles | None = None  # None unless enabled by a setting
     nvidia_module: bool | None = None  # whether the kernel module of the NVIDIA driver is loaded

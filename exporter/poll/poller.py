@@ -227,7 +227,10 @@ class Poller:
             files=self._shown_files(),
             own_uid=self._sources.own_uid,
             objects_from=self._sources.names.objects_from,
+            objects_pending=self._sources.cluster.pending or self._sources.names.starting,
+            node_missing=self._sources.cluster.nameless,
             unfollowed=self._sources.cluster.failures,
+            release_objection=self._sources.release.objection,
             jobs=None if self._jobs is None else self._fresh(self._jobs),
             nvidia_module=self._fresh(self._module),
         )

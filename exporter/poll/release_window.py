@@ -40,9 +40,12 @@ def _is_request(name: str, value: str) -> bool:
 
 
 def _exists(file: Path) -> bool:
+    """Return whether a file exists; raises OSError if it cannot, because its directory does not."""
     try:
         file.stat()
     except (FileNotFoundError, NotADirectoryError):
+        if not file.parent.is_dir():
+            raise OSError(f"the directory {file.parent} does not exist") from None
         return False
     return True
 
@@ -73,7 +76,7 @@ class Release:
         self._looked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._worker = Worker("driver-release-file")
-        self._objection = ""
+        self.objection = ""  # why the file cannot be looked for
 
     def reason(self) -> str:
         """Return why the driver is to be released, as a sentence without a full stop; "" if it is not."""
@@ -112,9 +115,9 @@ class Release:
                 # An unreadable directory is not a request: GPUs stay visible.
                 exists, objection = False, str(error)
             # Logged once until it changes.
-            if objection not in ("", self._objection):
+            if objection not in ("", self.objection):
                 log.warning("cannot look for the release file: %s", objection)
-            self._objection = objection
+            self.objection = objection
             if exists is not None:
                 self._ask("file", f"the file {file} exists" if exists else "")
                 self._looked.set()

@@ -8,7 +8,7 @@ import pynvml
 
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Scenario
-from exporter.doctor import Check, Finding, Report, checks, driver, gpus, kubelet, workloads
+from exporter.doctor import Check, Finding, Report, checks, driver, gpus, kubelet, requests, workloads
 from exporter.doctor.checks import examine
 from exporter.model import CollectorHealth
 from exporter.model.poll_result import NVIDIA_MODULE
@@ -19,7 +19,7 @@ from tests.waiting import LIMIT_SECONDS
 
 FINDINGS = {
     finding.code: finding
-    for module in (driver, gpus, kubelet, workloads, checks)
+    for module in (driver, gpus, kubelet, workloads, checks, requests)
     for finding in vars(module).values()
     if isinstance(finding, Finding)
 }

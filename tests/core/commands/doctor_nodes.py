@@ -155,6 +155,11 @@ def _hidden() -> Scenario:
     return one_gpu(pods=[pod("train", devices={"nvidia.com/gpu": [other]})])
 
 
+def _renamed() -> Scenario:
+    """Return a node whose device plugin has names of its own, for its resource and for its devices."""
+    return one_gpu(pods=[pod("train", devices={"example.com/small": ["part-0"]})], offers=[])
+
+
 def _held_twice() -> Scenario:
     """Return a node whose kubelet gave one GPU to two pods."""
     return one_gpu(pods=[pod(name, devices={"nvidia.com/gpu": [GPU]}) for name in ("train", "eval")])
@@ -286,6 +291,32 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             name="series by name",
             scenario=one_gpu(),
             settings={"metric_denylist": (re.compile("gpuslice_gpu_fans"),)},
+        ),
+        "pod-labels-unreadable": lambda: Sick(
+            name="pod labels",
+            scenario=one_gpu(identity="pod_logs"),
+            settings={"pod_labels": (re.compile("team"),)},
+        ),
+        "resources-unmatched": lambda: Sick(
+            name="resources by name",
+            scenario=_renamed(),
+            settings={"resource_pattern": (re.compile("example.com/big"),)},
+        ),
+        "resources-not-here": lambda: Sick(
+            name="resources by name",
+            scenario=one_gpu(),
+            settings={"resource_pattern": (re.compile("example.com/big"),)},
+        ),
+        "throughput-not-here": lambda: Sick(
+            name="requested PCIe throughput",
+            scenario=one_gpu(*failing("NOT_SUPPORTED", "nvmlDeviceGetPcieThroughput")),
+            settings={"pcie_throughput": True, "metric_set": "standard"},
+        ),
+        "throughput-not-shown": lambda: Sick(
+            name="requested PCIe throughput", scenario=one_gpu(), settings={"pcie_throughput": True}
+        ),
+        "release-file-unreadable": lambda: Sick(
+            name="release file", scenario=one_gpu(), settings={"driver_release_file": nothing / "release"}
         ),
         "amd-lost": lambda: replace(amd("GPU 0", tmp_path / "amd", Tree.card), also=_unplugged),
         "amd-suspended": lambda: amd(

@@ -34,13 +34,6 @@ def test_help_lists_the_commands(option: str):
     assert not [command for command in COMMANDS if f"    {command} " not in text]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_names_options_and_variables(command: str):
-    text = run(command, "--help").stdout
-    assert "--poll-interval DURATION" in text
-    assert "Also GPUSLICE_POLL_INTERVAL" in " ".join(text.split())
-
-
 @pytest.mark.parametrize(
     "words",
     [

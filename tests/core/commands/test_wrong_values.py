@@ -27,8 +27,11 @@ WRONG = [
     (["snapshot", "--scenario", "/"], "--scenario: /"),
     (["record", "--scenario", "a10-mps", "--output", "/no/such/folder/x"], "--output: cannot write"),
     (["--frobnicate"], "--frobnicate"),
-    (["serve", "--prometheus-url", "http://127.0.0.1:1"], "unrecognized arguments: --prometheus-url"),
-    (["demo", "--prometheus-ca-file", "/ca.pem"], "unrecognized arguments: --prometheus-ca-file"),
+    (
+        ["serve", "--prometheus-url", "http://127.0.0.1:1"],
+        "serve: --prometheus-url is an option of hub, inspect, advise",
+    ),
+    (["demo", "--prometheus-ca-file", "/ca.pem"], "demo: --prometheus-ca-file is an option of hub, inspect"),
     (["frobnicate"], "invalid choice: 'frobnicate'"),
     (["serve", "now"], "now"),
     (["hub", "--prometheus-url", "http://127.0.0.1:1", "--refresh", "0"], "--refresh"),

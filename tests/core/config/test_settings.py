@@ -521,38 +521,28 @@ def test_foreign_entries_are_ignored():
     assert load_settings({"command": "serve", "listen": None}, unread) == load_settings({}, {})
 
 
-def test_options_of_other_commands_are_unknown(config):
-    """As a flag, a variable and a key of the file."""
-    url = "http://p:9090"
-    file = config(f"prometheus-url: {url}\n")
-    for command in ("serve", "demo", "snapshot"):
-        assert (
-            load_settings({"command": command}, {"GPUSLICE_PROMETHEUS_URL": "no url"}).prometheus_url is None
-        )
-        assert "'prometheus-url' in " in complaint({"command": command}, file)
-    for command in ("hub", "inspect", "advise"):
-        for sources in ({"GPUSLICE_PROMETHEUS_URL": url}, file):
-            assert load_settings({"command": command}, sources).prometheus_url == url
-
-
 def test_flags_that_are_not_given_leave_no_trace():
     assert parse() == {}
 
 
-def test_help_names_every_flag_and_variable(capsys):
-    with pytest.raises(SystemExit):
-        parse("--help")
-    text = capsys.readouterr().out
-    assert all(f"--{kebab(name)} " in text and variable(name) in text for name in NAMES)
-
-
-def test_markdown_lists_all_options():
-    head, rule, *rows = settings_page()[settings_page().index("| Flag") :].splitlines()
-    assert len(rows) == len(NAMES)
-    for name, row in zip(NAMES, rows, strict=True):
-        assert row.startswith(f"| `--{kebab(name)}` | `{variable(name)}` | ")
-        assert name == "config" or f"| `{kebab(name)}` |" in row
-    cells = {len(re.findall(r"(?<!\\)\|", line)) for line in (head, rule, *rows)}
+def test_markdown_lists_all_options_below_their_commands():
+    """Each in one row, in tables of one form."""
+    commands, rows = "", {}
+    for line in settings_page().splitlines():
+        if line.startswith("Options of "):
+            commands = line
+        elif line.startswith("| `--"):
+            rows[line.split("`")[1]] = commands, line
+    assert len(NAMES) == sum(line.startswith("| `--") for line in settings_page().splitlines())
+    assert set(rows) == {f"--{kebab(name)}" for name in NAMES}
+    for field in fields(Settings):
+        commands, line = rows[f"--{kebab(field.name)}"]
+        assert re.findall(r"`(\w+)`", commands) == list(field.metadata["option"].commands)
+        assert line.startswith(f"| `--{kebab(field.name)}` | `{variable(field.name)}` | ")
+        assert field.name == "config" or f"| `{kebab(field.name)}` |" in line
+    cells = {
+        len(re.findall(r"(?<!\\)\|", line)) for line in settings_page().splitlines() if line.startswith("|")
+    }
     assert len(cells) == 1
 
 

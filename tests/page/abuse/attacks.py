@@ -12,6 +12,8 @@ GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 METRICS, HEALTHY, STREAM = GET % b"/metrics", GET % b"/-/healthy", GET % b"/live/"
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
 BROWSER = b"GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n\r\n"
+# As many headers as there may be, on an answer without end.
+MANY = STREAM[:-2] + b"".join(b"X-%03d: some words of a cookie\r\n" % number for number in range(1000))
 BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
 
 
@@ -48,6 +50,9 @@ _LEFT = _pages(b"/?q=x%d")
 ATTACKS = (
     Attack(name="idle", begin=_nothing),
     Attack(name="heads byte by byte", begin=_sends(HEAD), again=_sends(b"x")),
+    Attack(name="large heads that never end", begin=_sends(HEAD + b"x" * 32_000)),
+    Attack(name="heads beyond the limit", begin=_sends(HEAD + b"x" * 40_000), again=_sends(b"x" * 40_000)),
+    Attack(name="streams with many headers", begin=_sends(MANY + b"\r\n")),
     Attack(name="bodies that never come", begin=_sends(BODY)),
     Attack(name="bodies byte by byte", begin=_sends(BODY), again=_sends(b"x")),
     Attack(name="pages never read", begin=_sends(METRICS * 20), small=True),

@@ -64,14 +64,16 @@ async def _serving(kind: str, folder: Path, config: str = "") -> AsyncIterator[S
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_refused_requests_have_a_described_status(kind: str, tmp_path: Path) -> None:
-    """A body, an expectation, another version of HTTP, and a head that is too long."""
+    """A body, an expectation, another version of HTTP, a head that is too large, and no HTTP."""
     async with _serving(kind, tmp_path) as site:
         for path in KINDS[kind].OPERATIONS:
             refused = {
                 413: await _status(site, path, Content_Length="5"),
                 417: await _status(site, path, Expect="wonders"),
                 505: await _status(site, path, "HTTP/2.0"),
-                400: await _status(site, path, X="x" * 20_000),
+                414: await _status(site, f"{path}?x={'x' * 40_000}"),
+                431: await _status(site, path, X="x" * 40_000),
+                400: await _status(site, path, X="x\0"),
             }
             assert set(refused) == set(refused.values()) <= _declared(kind, path), path
 

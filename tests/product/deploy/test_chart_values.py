@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from inspect import getsource
 
 import jsonschema
 import pytest
@@ -11,11 +12,11 @@ from deploy.charts.schema import HUB_OPTIONS, NODE_OPTIONS
 from deploy.charts.values import read_values
 from exporter.cli import _parse
 from exporter.config import ListenAddress, load_settings
+from exporter.fleet import commands
 from tests.core.config.test_settings import VALUES
 from tests.product.deploy.charts import chart, refusal
 from tests.product.deploy.render import CHART
 from tests.product.deploy.rendering import container, environment, named
-from tests.tools import ROOT
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 # Instead of samples of the settings that probes could not reach.
@@ -100,7 +101,7 @@ def test_the_values_of_the_hub_reach_the_program() -> None:
     assert {name: getattr(settings, name) for name in samples} == {
         name: parsed for name, (_, parsed) in samples.items()
     }
-    source = (ROOT / "exporter/fleet/commands.py").read_text()
+    source = getsource(commands.hub) + getsource(commands._prometheus_of)
     read = set(re.findall(r"\bsettings\.(\w+)", source))
     assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
 

@@ -59,6 +59,54 @@ def test_make_has_the_commands_of_every_target() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """Return a folder with this Makefile, in which the program is installed that the test writes."""
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for stamp in ("bin/python", ".installed-runtime"):
+        (tmp_path / ".venv" / stamp).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments"),
+    [
+        ((), "demo --scenario showcase"),
+        (("PORT=9999",), "demo --scenario showcase --listen :9999"),
+        (("SCENARIO=mi300x-cpx",), "demo --scenario mi300x-cpx"),
+        (("SCENARIO=a10-mps", "PORT=80"), "demo --scenario a10-mps --listen :80"),
+    ],
+)
+def test_make_demo_takes_a_scenario_and_a_port(clone, variables, arguments) -> None:
+    _program(clone / ".venv/bin/gpuslice-exporter", 'echo "$@"')
+
+    done = _run("make", "--no-print-directory", "-C", clone, "demo", *variables)
+
+    assert done.stdout == f"{arguments}\n"
+
+
+@pytest.mark.parametrize("code", [0, 2, 130])
+def test_make_demo_names_its_variables_if_the_port_is_taken(clone, code) -> None:
+    """The program names options, which make does not have."""
+    _program(clone / ".venv/bin/gpuslice-exporter", f"echo >&2 choose another with --listen; exit {code}")
+
+    done = _run("make", "-C", clone, "demo")
+
+    assert bool(done.returncode) == bool(code)
+    assert ("PORT=number" in done.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize("target", ["demo", "stack"])
+def test_targets_that_serve_take_a_port(target) -> None:
+    """The list of targets and the commands say so."""
+    (line,) = re.findall(rf"^  make {target} .*", _run("make").stdout, re.MULTILINE)
+
+    assert "PORT=" in line
+    assert "9999" in _run("make", "--dry-run", target, "PORT=9999").stdout
+
+
 def test_ci_runs_the_tests() -> None:
     """Its script can be started as it is, and lets no test be skipped."""
     script = ROOT / ".ci/run"

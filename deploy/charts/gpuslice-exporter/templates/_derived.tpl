@@ -5,6 +5,8 @@ set instead. An option is an argument too.
 {{- define "gpuslice.derived" -}}
 GPUSLICE_CONFIG: config
 GPUSLICE_DCGM_EXPORTER_URL: config.dcgm-exporter-url
+GPUSLICE_DCGM_HOSTNAME_LABEL: config.dcgm-hostname-label
+GPUSLICE_DCGM_VERSION: config.dcgm-version
 GPUSLICE_KUBELET_ROOT: kubeletRoot
 GPUSLICE_KUBERNETES_API: kubernetesApi.enabled
 GPUSLICE_LISTEN: config.listen

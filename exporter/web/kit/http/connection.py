@@ -4,16 +4,19 @@ aiohttp limits the time without a request. The kernel limits how long a client m
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import resource
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import EMPTY_PAYLOAD, HttpVersion10, HttpVersion11, StreamReader, web
+from aiohttp import EMPTY_PAYLOAD, StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from exporter.web.kit.http.refusals import MAX_HEAD, MAX_HEADERS, NOT_HTTP, TOO_LARGE, Refusal, refuse
+from exporter.web.kit.http.request_head import HeadMeter
 from exporter.web.kit.http.responses import Headers
 
 log = logging.getLogger(__name__)
@@ -23,25 +26,19 @@ MAX_CONNECTIONS = 300
 # File descriptors for the rest of the program: drivers, kubelet, /proc.
 RESERVED_FILES = 256
 _MIN_CONNECTIONS = 64
-# Bytes that may follow the start of a request until the next one starts, without its body: heads of requests.
-MAX_HEAD = 64 * 1024
 # Bytes of an answer that are buffered until the client reads, besides the part that is being written.
 WRITE_BUFFER = 16 * 1024
-# Seconds that the rest of a refused body is read and discarded, so that the client reads its answer.
+# Closing a socket with unread data resets the connection, and the client may lose its answer: what it still
+# sends is read and discarded. Bytes that are, and seconds between two looks at the client.
+MAX_DISCARDED = 8 * 1024 * 1024
 LINGER_SECONDS = 0.5
 # A client that closes its half of the connection still gets an answer that is ready within these seconds.
 _AFTER_EOF_SECONDS = 1.0
-# Bytes of a body that are written in one go: usually a compressed page of metrics.
-SENT_AT_ONCE = 96 * 1024
-# Bytes of the longest request line and of the longest header.
-MAX_LINE_BYTES = 8190
-MAX_HEADERS = 128
-_ONLY_EXPECTATION = "100-continue"
-_EXPECTS = "The expectation of this request is not supported.\n"
-_VERSIONS = (HttpVersion10, HttpVersion11)
-_VERSION = "Only HTTP/1.0 and HTTP/1.1 are supported.\n"
-_UNSUPPORTED_VERSION = web.RequestKey("_UNSUPPORTED_VERSION", bool)
-_NOT_HTTP = "Bad request: it is not valid HTTP, or one of its lines is too long.\n"
+# Bytes of a line for aiohttp's parser: more than one read of a socket returns, since heads are measured here.
+_PARSED_AT_ONCE = 1024 * 1024
+# What no head can have: the parser's error is answered behind the answers to earlier requests.
+_INVALID = b"\0\r\n\r\n"
+_TOO_MANY = "Too many headers received"  # aiohttp's words
 LetsIn = Callable[[Mapping[str, Any] | None], bool]
 
 
@@ -83,51 +80,6 @@ def client_of(peer: object) -> str:
     return str(address)
 
 
-def prepare(server: web.Server, headers: Headers) -> None:
-    """Make a server refuse other versions of HTTP, and expectations other than 100-continue.
-
-    aiohttp would answer in any version that the client names, and would repeat the client's expectation in
-    its answer or log a traceback for it. Large bodies are sent in parts, since a transport may copy what a
-    client does not read.
-    """
-    answer, make = server.request_handler, server.request_factory
-
-    def make_supported(message: Any, body: StreamReader, handler: Any, *rest: Any) -> web.BaseRequest:
-        handler.begin(body)
-        if message.version in _VERSIONS:
-            return make(message, body, handler, *rest)
-        request = make(message._replace(version=HttpVersion11), body, handler, *rest)
-        request[_UNSUPPORTED_VERSION] = True
-        return request
-
-    async def respond(request: web.BaseRequest) -> web.StreamResponse:
-        if _UNSUPPORTED_VERSION in request:
-            return _closing(505, _VERSION, headers)
-        if request.headers.get("Expect", _ONLY_EXPECTATION).lower() != _ONLY_EXPECTATION:
-            return _closing(417, _EXPECTS, headers)
-        response = await answer(request)
-        if isinstance(response, web.Response):
-            body = response.body
-            if isinstance(body, bytes) and len(body) > SENT_AT_ONCE:
-                response.headers["Content-Length"] = str(len(body))
-                response.body = _parts(body)
-        return response
-
-    server.request_handler, server.request_factory = respond, make_supported
-
-
-async def _parts(body: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(body), SENT_AT_ONCE):
-        yield body[start : start + SENT_AT_ONCE]
-
-
-def _closing(status: int, text: str, headers: Headers) -> web.Response:
-    """Return an answer that closes its connection."""
-    response = web.Response(status=status, text=text, headers={"Cache-Control": "no-cache", **headers()})
-    response.force_close()
-    return response
-
-
 class Connection(web.RequestHandler):
     """A connection of ``client``; with TLS, ``lets_in`` decides about its certificate.
 
@@ -136,11 +88,17 @@ class Connection(web.RequestHandler):
 
     __slots__ = (
         "_answering",
+        "_begun",
         "_body",
+        "_body_size",
+        "_discarded",
+        "_discards",
+        "_ended",
+        "_head",
         "_headers",
         "_lets_in",
         "_limits",
-        "_received",
+        "_refused",
         "_timer",
         "client",
         "closed",
@@ -155,9 +113,9 @@ class Connection(web.RequestHandler):
             access_log=None,  # type: ignore[arg-type] # aiohttp allows it
             logger=log.getChild("requests"),
             keepalive_timeout=limits.idle,
-            lingering_time=LINGER_SECONDS,
-            max_line_size=MAX_LINE_BYTES,
-            max_field_size=MAX_LINE_BYTES,
+            lingering_time=0,  # done here
+            max_line_size=_PARSED_AT_ONCE,
+            max_field_size=_PARSED_AT_ONCE,
             max_headers=MAX_HEADERS,
             # No request body is read, so none is decompressed: it may be a bomb, or fill the log.
             auto_decompress=False,
@@ -168,8 +126,15 @@ class Connection(web.RequestHandler):
         self._limits = limits
         self._lets_in = lets_in
         self._answering = False
+        self._begun = 0  # requests
         self._body: StreamReader = EMPTY_PAYLOAD
-        self._received = 0
+        self._body_size = 0  # bytes of it for the parser
+        self._head = HeadMeter()
+        # The number of the request that is refused for its head, counted from 1, and the answer.
+        self._refused: tuple[int, Refusal] | None = None
+        self._discards = False
+        self._discarded = 0
+        self._ended = asyncio.Event()  # nothing more comes from the client
         # Ends the connection unless the head of a request is complete before.
         self._timer: asyncio.TimerHandle | None = None
 
@@ -188,41 +153,91 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Set ``closed``."""
         self._stop_timer()
+        self._ended.set()
         super().connection_lost(exc)
         self.closed.set()
 
     def data_received(self, data: bytes) -> None:
-        """Parse data unless it is too large."""
-        # The body of a refused request is discarded.
-        if data and self._body.is_eof():
-            self._received += len(data)
+        """Parse data, unless a request before it is refused."""
+        if not data:
+            # What was buffered is parsed.
+            super().data_received(data)
+        elif self._discards or self._body_size > MAX_HEAD:
+            self._discarded += len(data)
+            if self._discarded > MAX_DISCARDED and self.transport is not None:
+                self.transport.pause_reading()
+        elif self._body.is_eof():
             if not self._answering and self._timer is None:
                 self._start_timer()
-        if self._received > MAX_HEAD:
-            self._cut_off("its request is too large")
+            self._parse_head(data)
         else:
+            # The parser keeps trailers of a body.
+            self._body_size += len(data)
             super().data_received(data)
+
+    def _parse_head(self, data: bytes) -> None:
+        known = self._request_count
+        self._head.add(data)
+        super().data_received(data)
+        refusal = self._head.refusal
+        if refusal is not None:
+            self._refused = known + 1, refusal
+            if self._request_count == known:
+                super().data_received(_INVALID)
+            self._discards = True
+        elif self._request_count != known:
+            self._head.restart(data)
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp's never keeps it
         """Return whether to keep the socket for the answer under way; TLS cannot be half closed."""
+        self._ended.set()
         keeps = self._answering and self.ssl_context is None
         if keeps:
             self._loop.call_later(_AFTER_EOF_SECONDS, self.force_close)
         return keeps
 
-    def begin(self, body: StreamReader) -> None:
-        """Record the start of a request, whose head is complete."""
+    def begin(self, body: StreamReader) -> Refusal | None:
+        """Record the start of a request, whose head is complete, and return why it is refused."""
         self._stop_timer()
-        self._answering, self._body, self._received = True, body, 0
+        self._begun += 1
+        self._answering, self._body, self._body_size = True, body, 0
+        if not body.is_eof():
+            self._head.restart()
+        return self._refusal()
+
+    def _refusal(self) -> Refusal | None:
+        """Return why the last request that has begun is refused."""
+        number, refusal = self._refused or (0, None)
+        return refusal if number == self._begun else None
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the rest of an answer."""
+        """Send the rest of an answer; if it closes the connection, read what the client still sends."""
         try:
-            return await super().finish_response(request, resp, start_time)
+            answered = await super().finish_response(request, resp, start_time)
+            if not self._body.is_eof() or (self._discards and not resp.keep_alive):
+                await self._linger()
+            return answered
         finally:
             self._answering = False
+
+    async def _linger(self) -> None:
+        """Discard what comes until the client closes, or as long as the head of a request may take."""
+        transport, self._discards, before = self.transport, True, -1
+        if transport is None:
+            return
+        # The client may be gone.
+        with contextlib.suppress(OSError, TimeoutError):
+            # TLS cannot be half closed: a client that reads to the end gets it once it sends nothing more.
+            half_closes = transport.can_write_eof()
+            if half_closes:
+                transport.write_eof()
+            async with asyncio.timeout(self._limits.head):
+                while not self._ended.is_set() and (half_closes or self._discarded != before):
+                    before = self._discarded
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._ended.wait(), LINGER_SECONDS)
 
     def handle_error(
         self,
@@ -238,7 +253,9 @@ class Connection(web.RequestHandler):
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         log.debug("malformed HTTP request: %r", exc.message)
-        return _closing(status, _NOT_HTTP, self._headers)
+        self._discards = True
+        other = TOO_LARGE if _TOO_MANY in exc.message else NOT_HTTP
+        return refuse(self._refusal() or other, self._headers)
 
     def log_exception(self, *args: Any, **options: Any) -> None:
         """Log an error, at debug level if it is a malformed body: clients can send any number of them."""

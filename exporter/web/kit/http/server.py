@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from exporter.config import ListenAddress, SettingsError
-from exporter.web.kit.http.connection import SENT_AT_ONCE, Connection, Limits, max_connections, prepare
+from exporter.web.kit.http.connection import Connection, Limits, max_connections
 from exporter.web.kit.http.connections import Connections
+from exporter.web.kit.http.listeners import bind
+from exporter.web.kit.http.refusals import SENT_AT_ONCE, prepare
 from exporter.web.kit.http.responses import headers_of
 
 if TYPE_CHECKING:
@@ -74,8 +76,6 @@ class Server:
         assert self._runner.server is not None  # noqa: S101 - for mypy: it is set up
         prepare(self._runner.server, lambda: headers_of(self._app))
         listeners = await self._listeners()
-        for listener in listeners:
-            self._started.enter_context(listener)
         running = [self._connections.accept(listener) for listener in listeners]
         if self._access is not None:
             running.append(self._access.follow(self._connections.retire))
@@ -92,13 +92,11 @@ class Server:
 
     async def _listeners(self) -> list[socket.socket]:
         """Return a socket for each address of the host; raises ListenError."""
-        listen, loop = self._listen, asyncio.get_running_loop()
+        listen = self._listen
         try:
-            bound = await loop.create_server(
-                asyncio.Protocol, listen.host or None, listen.port, start_serving=False
-            )
-            listeners = [each.dup() for each in bound.sockets]
-            bound.close()
+            listeners = await bind(listen)
+            for listener in listeners:
+                self._started.enter_context(listener)
             for listener in listeners:
                 self._open(listener)
         except OSError as error:

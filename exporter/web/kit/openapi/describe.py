@@ -18,16 +18,18 @@ from exporter.web.kit.parameters import require_json
 Schema: TypeAlias = dict[str, Any]
 JSON, TEXT, CSV, HTML = "application/json", "text/plain", "text/csv", "text/html"
 PATH = "/api/v1/openapi.json"
-# Requests may be refused before routing: for their syntax, body, or Expect header.
-_ALWAYS = (400, 413, 417, 500, 505)
+# Requests may be refused before routing: for their syntax, size, body, or Expect header.
+_ALWAYS = (400, 413, 414, 417, 431, 500, 505)
 _GUARDED = (401, 429)
 _MEANINGS = {
     400: "The request is invalid; the text has the reason.",
     401: "The web configuration requires a user name and password.",
     404: "There is nothing of that name; the text has the reason.",
     413: "Requests with a body are not allowed.",
+    414: "The URL is too long; the text has the limit.",
     417: "The Expect header is not supported.",
     429: "Too many requests, or passwords that wait to be checked.",
+    431: "The headers are too large; the text has the limit.",
     500: "The response could not be made; the log has the reason.",
     503: "Not available now; the text has the reason.",
     505: "Only HTTP/1.0 and HTTP/1.1 are supported.",
