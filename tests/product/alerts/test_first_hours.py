@@ -100,7 +100,9 @@ def test_no_time_is_shorter_than_what_rules_wait_for() -> None:
     by_record = {name: group["name"] for group in RECORDING for name in records(group)}
     for group in RECORDING:
         text = " ".join(rule["expr"] for rule in group["rules"])
-        below = {by_record[name] for name in re.findall(r"[a-z]+:gpuslice_\w+:\w+", text) if name in by_record}
+        below = {
+            by_record[name] for name in re.findall(r"[a-z]+:gpuslice_\w+:\w+", text) if name in by_record
+        }
         waited = [table()[name].first for name in below - {group["name"]}]
         own = table()[group["name"]]
         assert own.first >= own.interval + min(waited, default=0), group["name"]

@@ -71,7 +71,9 @@ def test_both_ways_of_a_page_run_the_same_pod(page: str) -> None:
     tool("kustomize")
     overlay = re.findall(r"`\.\./deploy/overlays/([\w-]+)`", text_of(page))[0]
     components = re.findall(r"`(\.\./deploy/components/[\w-]+)`", text_of(page))
-    by_chart = chart(*files_of(page), values={"image": {"repository": "registry.example.com/gpuslice-exporter"}})
+    by_chart = chart(
+        *files_of(page), values={"image": {"repository": "registry.example.com/gpuslice-exporter"}}
+    )
     by_overlay = kustomize({"resources": [f"../deploy/overlays/{overlay}"], "components": components})
 
     assert pod(by_chart) == pod(by_overlay)

@@ -32,7 +32,7 @@ PAGES = (
 )
 # Folders of this repository; a path that starts with another one is the reader's.
 OURS = re.compile(r"(?:deploy|docs|scripts|alerts|dashboards|tests|exporter)/.+")
-PROGRAMS_OF_OTHERS = {"docker", "gh", "install", "jq", "ln", "sha256sum", "systemctl"}
+PROGRAMS_OF_OTHERS = {"amtool", "docker", "gh", "install", "jq", "ln", "sha256sum", "systemctl"}
 PROGRAMS_OF_OTHERS |= {"systemd-sysusers", "systemd-tmpfiles"}
 KUBECTL = {"apply", "delete", "exec", "get", "label", "logs", "port-forward", "rollout"}
 HELM_OPTIONS = {"--namespace", "--reset-then-reuse-values"}

@@ -26,7 +26,9 @@ def test_the_three_pages_install_with_the_same_commands() -> None:
 
     assert [page for page, found in zip(INSTALL_PAGES[1:], others, strict=True) if found[0] != whole] == []
     steps = ["make image ", "docker push ", MAKE_NAMESPACE, "helm install ", "kubectl -n gpuslice rollout "]
-    assert [line.removeprefix("$ ").startswith(step) for line, step in zip(_lines(whole), steps, strict=False)]
+    assert [
+        line.removeprefix("$ ").startswith(step) for line, step in zip(_lines(whole), steps, strict=False)
+    ]
     assert "gpuslice-exporter doctor" in whole.splitlines()[-1]
 
 
