@@ -34,7 +34,7 @@ PAGES = (
 OURS = re.compile(r"(?:deploy|docs|scripts|alerts|dashboards|tests|exporter)/.+")
 PROGRAMS_OF_OTHERS = {"amtool", "docker", "gh", "install", "jq", "ln", "sha256sum", "systemctl"}
 PROGRAMS_OF_OTHERS |= {"systemd-sysusers", "systemd-tmpfiles"}
-KUBECTL = {"apply", "delete", "exec", "get", "label", "logs", "port-forward", "rollout"}
+KUBECTL = {"apply", "delete", "diff", "exec", "get", "label", "logs", "port-forward", "rollout"}
 HELM_OPTIONS = {"--namespace", "--reset-then-reuse-values"}
 # Objects of others that commands name.
 THEIRS = {"svc/prometheus-operated"}

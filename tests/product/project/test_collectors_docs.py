@@ -31,8 +31,10 @@ EXPORTS = {
     "prometheus.remote_write": "receiver",
 }
 SERIES = re.compile(r"^\| `((?:gpuslice|DCGM)_\w+)` \|", re.MULTILINE)
-# Of the exporter itself, and of its node in other formats.
-NOT_FOR_DATADOG = re.compile(r"(?!(container|gpu|mig|node|collector|snapshot)_)\w+")
+# Those about the exporter itself and its calls of the driver.
+NOT_FOR_DATADOG = re.compile(
+    r"nvml_\w+|build_info|render_duration_seconds|attribution_inconsistent_total|unlisted_pods|driver_released"
+)
 
 
 def hub_address() -> str:

@@ -1,12 +1,13 @@
 """README.md, the quick start and the chart's README install with the same commands, namespace first."""
 
 import re
+import subprocess
 
 import pytest
 import yaml
 
 from tests.product.project.documented_commands import PAGES, blocks, commands
-from tests.tools import ROOT
+from tests.tools import ROOT, tool
 
 INSTALL_PAGES = ("README.md", "docs/quickstart.md", "deploy/charts/gpuslice-exporter/README.md")
 CHART = "deploy/charts/gpuslice-exporter"
@@ -64,3 +65,19 @@ def test_the_namespace_admits_the_pods() -> None:
     assert pod["hostPID"]
     assert any("hostPath" in volume for volume in pod["volumes"])
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_the_prometheus_of_the_quick_start_scrapes_and_has_the_rules(tmp_path) -> None:
+    """Both files of rules, relative to the checkout, and the labels of the series."""
+    (text,) = [text for language, text in blocks("docs/quickstart.md") if language == "yaml"]
+    (job,) = yaml.safe_load(text)["scrape_configs"]
+    (tmp_path / "alerts").symlink_to(ROOT / "alerts")
+    path = tmp_path / "prometheus.yml"
+    path.write_text(text)
+    done = subprocess.run(
+        [tool("promtool"), "check", "config", path], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 rule files found" in done.stdout
+    assert (job["honor_labels"], job["static_configs"]) == (True, [{"targets": ["localhost:9836"]}])
