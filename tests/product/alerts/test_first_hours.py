@@ -96,7 +96,7 @@ def test_each_record_has_a_value_by_the_time_in_the_table(tmp_path: Path) -> Non
 
 
 def test_no_time_is_shorter_than_what_rules_wait_for() -> None:
-    """A group is first evaluated within its interval, and its records stand on others by one interval more."""
+    """A group is first evaluated within its interval; its records wait for those that they read."""
     by_record = {name: group["name"] for group in RECORDING for name in records(group)}
     for group in RECORDING:
         text = " ".join(rule["expr"] for rule in group["rules"])
@@ -112,7 +112,7 @@ def test_panels_on_the_page_exist_on_their_dashboards() -> None:
     """Each name in code after the name of a dashboard."""
     rows = re.findall(r"^\| (Fleet|Tenant|Hardware|Node): (.*?) \|", PAGE, re.MULTILINE)
     for board, text in rows:
-        titles = {title for title in _titles(BOARDS[board.lower()]["panels"])}
+        titles = set(_titles(BOARDS[board.lower()]["panels"]))
         assert set(re.findall(r"`([^`]+)`", text)) <= titles, board
 
 

@@ -35,7 +35,9 @@ def files_of(page: str) -> list[str]:
 
 def rows() -> dict[str, tuple[str, str]]:
     """Return the columns overlay and values of the table, by page."""
-    found = re.findall(r"^\|[^|]+\| (.*?) \| (.*?) \| \[[^]]+\]\(platforms/([\w-]+)\.md\) \|$", TABLE, re.M)
+    found = re.findall(
+        r"^\|[^|]+\| (.*?) \| (.*?) \| \[[^]]+\]\(platforms/([\w-]+)\.md\) \|$", TABLE, re.MULTILINE
+    )
     return {page: (overlay, values) for overlay, values, page in found}
 
 
@@ -67,7 +69,7 @@ def test_a_page_has_the_same_parts(page: str) -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize("page", PAGES)
 def test_both_ways_of_a_page_run_the_same_pod(page: str) -> None:
-    """The chart with the page's values, and its overlay with its components; without what differs by design."""
+    """The chart with the page's values, and its overlay with its components."""
     tool("kustomize")
     overlay = re.findall(r"`\.\./deploy/overlays/([\w-]+)`", text_of(page))[0]
     components = re.findall(r"`(\.\./deploy/components/[\w-]+)`", text_of(page))

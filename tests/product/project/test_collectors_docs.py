@@ -1,4 +1,4 @@
-"""The examples of docs/collectors.md find the pods and the hub, keep all series, and their formats are valid."""
+"""The examples of docs/collectors.md are valid, find the pods and the hub, and keep all series."""
 
 import json
 import re
@@ -90,7 +90,7 @@ def test_prometheus_accepts_the_scrape_configuration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ALLOY, ids=["PodMonitor", "scrape"])
 def test_components_of_alloy_refer_to_each_other(text: str) -> None:
-    """Blocks are closed, each has a label of its own, and each reference is an export of a component there."""
+    """Blocks are closed, have labels of their own, and refer to exports of each other."""
     blocks = re.findall(r'^([a-z][\w.]*) "(\w+)" \{$', text, re.MULTILINE)
     references = re.findall(r"\b((?:discovery|prometheus)\.\w+)\.(\w+)\.(\w+)\b", text)
 

@@ -1,14 +1,14 @@
 """The sample outputs in README.md and the quick start are what the commands print.
 
-A line with an ellipsis stands for lines that are left out. Numbers with a fraction and ages differ from run to
-run: they are compared by their form, so that a unit or a column that changes is noticed.
+A line with an ellipsis stands for lines that are left out. Numbers with a fraction, ages, and whether a
+holder has just computed differ from run to run: they are compared by their form, so that a unit or a column
+that changes is noticed.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 

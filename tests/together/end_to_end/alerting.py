@@ -10,11 +10,12 @@ from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import StreamRequestHandler, TCPServer, ThreadingTCPServer
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.together.end_to_end.programs import PATIENCE, free_port, get, until
 from tests.tools import tool
 
+Mail: TypeAlias = EmailMessage
 NAMES = ("prometheus-alertmanager", "alertmanager")
 """The program in Debian, and in releases."""
 
@@ -22,8 +23,8 @@ NAMES = ("prometheus-alertmanager", "alertmanager")
 class Receiver:
     """The alerts that a webhook at ``url`` has received."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self._alerts: list[dict[str, Any]] = []
 
     def take(self, notice: dict[str, Any]) -> None:
@@ -47,8 +48,8 @@ class Receiver:
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     """Receive notices on a free port."""
-    with posted(lambda notice: receiver.take(notice)) as url:
-        receiver = Receiver(url)
+    receiver = Receiver()
+    with posted(receiver.take) as receiver.url:
         yield receiver
 
 

@@ -1,9 +1,8 @@
-"""The examples for Slack and mail in a real Alertmanager: it loads them, routes our alerts, and sends them."""
+"""The recipes for Slack and mail in a real Alertmanager: it loads them, routes our alerts, and sends them."""
 
 import json
 import subprocess
 from collections.abc import Mapping
-from email.message import EmailMessage
 from functools import cache
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tests.together.end_to_end.alerting import configured_alertmanager, mailed, posted
+from tests.together.end_to_end.alerting import Mail, configured_alertmanager, mailed, posted
 from tests.together.end_to_end.programs import PATIENCE, until
 from tests.tools import ROOT, tool
 
@@ -163,7 +162,7 @@ def test_slack_gets_causes_and_not_their_symptoms(tmp_path: Path) -> None:
 @pytest.mark.tools
 def test_mail_has_the_text_and_the_links(tmp_path: Path) -> None:
     """One plain text for each GPU, to the address of the receiver."""
-    mails: list[EmailMessage] = []
+    mails: list[Mail] = []
     with mailed(mails.append) as port:
         recipe = _at_once(read("mail"))
         recipe["global"] = {
