@@ -1,4 +1,4 @@
-"""The page on installing, docs/deploy.md, names what exists, and its examples build."""
+"""The pages on installing with kustomize name what exists, and the examples of docs/deploy.md build."""
 
 import re
 from pathlib import Path
@@ -7,11 +7,21 @@ import pytest
 
 from alerts.reference_pages import settings_page
 from tests.product.deploy import render
+from tests.product.deploy.render import EXAMPLES
 from tests.product.deploy.rendering import COMPONENTS, OVERLAYS, Manifest, container, objects_in, only
 from tests.product.deploy.schemas import NEWEST, OLDEST, validate
 from tests.product.deploy.tools import ROOT, tool
 
 PAGE = (ROOT / "docs/deploy.md").read_text()
+COMPONENTS_PAGE = (ROOT / "docs/components.md").read_text()
+ALL_PAGES = "".join(
+    path.read_text()
+    for path in (
+        ROOT / "docs/deploy.md",
+        ROOT / "docs/components.md",
+        *sorted((ROOT / "docs/platforms").glob("*.md")),
+    )
+)
 
 
 def _examples() -> list[Manifest]:
@@ -20,18 +30,22 @@ def _examples() -> list[Manifest]:
 
 
 def test_every_overlay_and_component_is_on_the_page() -> None:
-    assert [name for name in OVERLAYS if f"`overlays/{name}`" not in PAGE] == []
-    assert [name for name in COMPONENTS if f"`components/{name}`" not in PAGE] == []
+    """Platforms in the table of docs/deploy.md, all others in those of docs/components.md."""
+    tables = PAGE + COMPONENTS_PAGE
+    assert [name for name in OVERLAYS if f"`overlays/{name}`" not in tables] == []
+    assert [name for name in COMPONENTS if f"`components/{name}`" not in COMPONENTS_PAGE] == []
 
 
-def test_the_page_names_nothing_that_does_not_exist() -> None:
-    """No overlay, component, variable or file."""
-    assert set(re.findall(r"\boverlays/([\w-]+)", PAGE)) <= set(OVERLAYS)
-    assert set(re.findall(r"\bcomponents/([\w-]+)", PAGE)) <= set(COMPONENTS)
-    assert set(re.findall(r"GPUSLICE_[A-Z_]+", PAGE)) <= set(re.findall(r"GPUSLICE_[A-Z_]+", settings_page()))
+def test_the_pages_name_nothing_that_does_not_exist() -> None:
+    """No overlay, component, variable, file of values or file."""
+    assert set(re.findall(r"\boverlays/([\w-]+)", ALL_PAGES)) <= set(OVERLAYS)
+    assert set(re.findall(r"\bcomponents/([\w-]+)", ALL_PAGES)) <= set(COMPONENTS)
+    assert set(re.findall(r"`([\w-]+)\.yaml`", ALL_PAGES)) <= set(EXAMPLES)
+    variables = set(re.findall(r"GPUSLICE_[A-Z_]+", settings_page()))
+    assert set(re.findall(r"GPUSLICE_[A-Z_]+", ALL_PAGES)) <= variables
     assert [
         path
-        for path in re.findall(r"`((?:deploy|docs|exporter)/[\w./-]+)`", PAGE)
+        for path in re.findall(r"`((?:deploy|docs|exporter)/[\w./-]+)`", ALL_PAGES)
         if not (ROOT / path).exists()
     ] == []
 

@@ -26,15 +26,15 @@ PAGES = (
     *("README.md", "CONTRIBUTING.md", "deploy/charts/gpuslice-exporter/README.md"),
     *(
         path.relative_to(ROOT).as_posix()
-        for folder in ("docs", "alerts/runbooks")
-        for path in (ROOT / folder).glob("*.md")
+        for folder in ("docs", "docs/platforms", "alerts/runbooks")
+        for path in sorted((ROOT / folder).glob("*.md"))
     ),
 )
 # Folders of this repository; a path that starts with another one is the reader's.
 OURS = re.compile(r"(?:deploy|docs|scripts|alerts|dashboards|tests|exporter)/.+")
-PROGRAMS_OF_OTHERS = {"docker", "gh", "install", "jq", "ln", "sha256sum", "systemctl"}
+PROGRAMS_OF_OTHERS = {"amtool", "docker", "gh", "install", "jq", "ln", "sha256sum", "systemctl"}
 PROGRAMS_OF_OTHERS |= {"systemd-sysusers", "systemd-tmpfiles"}
-KUBECTL = {"apply", "create", "delete", "exec", "get", "label", "logs", "port-forward", "rollout"}
+KUBECTL = {"apply", "delete", "diff", "exec", "get", "label", "logs", "port-forward", "rollout"}
 HELM_OPTIONS = {"--namespace", "--reset-then-reuse-values"}
 # Objects of others that commands name.
 THEIRS = {"svc/prometheus-operated"}
@@ -141,10 +141,13 @@ def _helm(arguments: list[str]) -> None:
     _require({verb}, {"install", "upgrade", "uninstall"}, "command of helm")
     if verb != "uninstall" and not (ROOT / rest[1] / "Chart.yaml").exists():
         raise WrongCommandError(f"there is no chart in {rest[1]}")
-    paths = {value.path for value in read_values(ROOT / "deploy/charts/gpuslice-exporter/values.yaml")}
+    values = read_values(ROOT / "deploy/charts/gpuslice-exporter/values.yaml")
+    paths = {value.path for value in values}
     options = {f"config.{field.name.replace('_', '-')}" for field in fields(Settings)}
     changed = [value.partition("=")[0] for value in (*_values(rest, "--set"), *_values(rest, "--set-file"))]
-    _require(changed, paths | options, "value")
+    # A key of labels is the reader's.
+    named = {path.rpartition(".")[0] if ".labels." in path else path for path in changed}
+    _require(named, paths | options, "value")
     known = {*HELM_OPTIONS, "--set", "--set-file", "--values"}
     _require({word for word in rest if word.startswith("--")}, known, "option of helm")
 

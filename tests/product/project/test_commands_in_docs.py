@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 STAND_INS = Path(__file__).with_name("stand_ins")
 RUN_PAGES = ("README.md", "docs/quickstart.md")
 # Blocks in these languages are not typed into a shell.
-OTHER_LANGUAGES = {"text", "promql"}
+OTHER_LANGUAGES = {"text", "promql", "yaml"}
 # These serve until they are ended.
 SERVES = re.compile(r"make demo\b.*|docker run .*|(sudo )?gpuslice/bin/gpuslice-exporter( demo)?")
 # The doctor's exit code depends on this machine.
@@ -59,6 +59,10 @@ def test_commands_name_what_exists(page: str) -> None:
             "no value config.poll",
         ),
         ("helm install gpuslice deploy/charts/gpuslice-exporter --sets a=b", "no option of helm --sets"),
+        (
+            "helm upgrade gpuslice deploy/charts/gpuslice-exporter --set podMonitors.labels.release=a",
+            "no value podMonitors.labels",
+        ),
         ("docker build --build-arg EXTRA=kubernetes .", "no argument EXTRA"),
         ("docker run --rm gpuslice-exporter:0.1.0 dem", "invalid choice"),
         ("make nothing", "no target nothing"),

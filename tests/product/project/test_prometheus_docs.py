@@ -65,7 +65,6 @@ def configurations() -> list[Any]:
         *documents("scrape_configs"),
         *writing,
         *({"scrape_configs": [{**SCRAPED, **part}]} for part in scraping),
-        *(found["receivers"]["prometheus"]["config"] for found in documents("exporters")),
     ]
 
 
@@ -136,18 +135,6 @@ def test_inhibition_names_alerts_that_exist() -> None:
             if label != "alertname":
                 continue
             assert any(re.fullmatch(pattern, name) for name in named("alert")), pattern
-
-
-def test_the_collector_scrapes_as_prometheus_does() -> None:
-    """With the same job, and a pipeline of the configured parts."""
-    (collector,) = documents("exporters")
-    (own,) = documents("scrape_configs")[0]["scrape_configs"]
-    (job,) = collector["receivers"]["prometheus"]["config"]["scrape_configs"]
-
-    assert job == own | {"scrape_interval": "15s"}
-    assert collector["service"]["pipelines"]["metrics"] == {
-        part: list(collector[part]) for part in ("receivers", "exporters")
-    }
 
 
 def test_names_of_series_and_alerts_exist() -> None:

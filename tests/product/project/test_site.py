@@ -52,6 +52,7 @@ def test_every_page_is_on_the_site(site: Path) -> None:
     """Docs, runbooks, the chart's README, the guide for contributors and the changelog."""
     kinds = (
         "docs/*.md",
+        "docs/platforms/*.md",
         "alerts/runbooks/*.md",
         "deploy/charts/*/README.md",
         "CONTRIBUTING.md",

@@ -19,7 +19,17 @@ TEXTS = PAGE + "".join(f"\n{finding.remedy}" for finding in FINDINGS.values())
 SERIES = re.compile(r"\bgpuslice_[a-z_]+\b")
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 # Options of other programs that the page names.
-OTHERS = {"create-all", "show-labels", "previous", "since", "gpu-reset", "as", "build-arg", "scenario"}
+OTHERS = {
+    "server-side",
+    "create-all",
+    "show-labels",
+    "previous",
+    "since",
+    "gpu-reset",
+    "as",
+    "build-arg",
+    "scenario",
+}
 PLACE = re.compile(r"\b(?:deploy/)?((?:components|overlays)/[a-z0-9-]+)")
 VALUE = re.compile(
     r"`((?:hostPID|runtimeClassName|privileged|kubeletRoot|driverRoot|podsApi|kubernetesApi|migMonitor|amd|sharing)"

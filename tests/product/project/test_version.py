@@ -16,7 +16,10 @@ from tests.tools import ROOT
 CHART = "deploy/charts/gpuslice-exporter/Chart.yaml"
 PLACES = {"pyproject.toml", "exporter/__init__.py", "Dockerfile", "deploy/base/kustomization.yaml", CHART}
 # Pages with versions of other programs, which may be equal by chance.
-PAGES_WITH_OTHERS = {"docs/comparison.md", "docs/migration.md", "docs/decisions.md", "CHANGELOG.md"}
+UPGRADING = "docs/upgrading.md"
+# Pages with the changes by version.
+BY_VERSION = {"CHANGELOG.md", UPGRADING}
+PAGES_WITH_OTHERS = {"docs/comparison.md", "docs/migration.md", "docs/decisions.md", *BY_VERSION}
 NEXT = "97.8.7"
 Texts = dict[str, str]
 
@@ -89,7 +92,7 @@ def test_nothing_else_is_changed(change: Change) -> None:
 
     assert changed >= PLACES | {"CHANGELOG.md"}
     assert {name for name in changed - PLACES if not name.endswith(".md")} == set()
-    for name in changed - {"CHANGELOG.md"}:
+    for name in changed - BY_VERSION:
         assert change.after[name].replace(NEXT, __version__) == change.before[name]
 
 
@@ -107,6 +110,23 @@ def test_unreleased_changes_get_a_heading(change: Change) -> None:
 
     (heading,) = re.findall(rf"## \[Unreleased\]\n\n## \[{number}\] - \d{{4}}-\d\d-\d\d\n", after)
     assert after.replace(heading, "## [Unreleased]\n") == change.before["CHANGELOG.md"]
+
+
+def test_the_next_release_gets_a_heading_on_the_page_on_upgrading(change: Change) -> None:
+    """What it asks of an operator is kept, now under the version."""
+    heading = f"### Next release\n\nNothing to do so far.\n\n### {NEXT}\n"
+
+    assert change.after[UPGRADING].count(heading) == 1
+    assert change.after[UPGRADING].replace(heading, "### Next release\n") == change.before[UPGRADING]
+
+
+def test_each_version_has_a_section_on_the_page_on_upgrading(change: Change) -> None:
+    """Those of the changelog, in its order, with at least a line."""
+    for texts in (change.before, change.after):
+        released = re.findall(r"^## \[(\d\S*)\]", texts["CHANGELOG.md"], re.MULTILINE)
+        _, *sections = re.split(r"^### ", texts[UPGRADING], flags=re.MULTILINE)
+        assert [section.split("\n")[0] for section in sections] == ["Next release", *released]
+        assert all(section.partition("\n")[2].strip() for section in sections)
 
 
 def test_a_tag_must_be_the_version(change: Change) -> None:
