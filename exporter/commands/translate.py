@@ -49,13 +49,22 @@ def _read(files: Sequence[str]) -> tuple[dict[str, str], bool]:
     failed = False
     for file in files:
         try:
-            data = sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()
-            texts[file] = data.decode()
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
-            _report(f"{file}: {reason}")
+            texts[file] = read_text(file)
+        except UnreadableFileError as error:
+            _report(f"{file}: {error}")
             failed = True
     return texts, failed
+
+
+def read_text(file: str) -> str:
+    """Return the text of a file, or of the standard input; raises UnreadableFileError."""
+    try:
+        data = sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()
+        return data.decode()
+    except OSError as error:
+        raise UnreadableFileError(error.strerror) from None
+    except ValueError as error:
+        raise UnreadableFileError(f"not UTF-8: {error}") from None
 
 
 def _names(texts: Mapping[str, str], target: str, keep: Sequence[str]) -> Names:

@@ -22,7 +22,7 @@ from exporter.config.parse import (
 )
 from exporter.documents import choice
 
-CLUSTER_COMMANDS = ("hub", "inspect", "advise")
+CLUSTER_COMMANDS = ("hub", "inspect", "advise", "doctor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,8 @@ class Settings:
     )
     prometheus_url: str | None = option(
         URL,
-        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect` and `advise` only.",
+        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect`, `advise` and"
+        " `doctor` only; with it, `doctor` checks the rules of that Prometheus, and not a node.",
         commands=CLUSTER_COMMANDS,
     )
     prometheus_token_file: Path | None = option(

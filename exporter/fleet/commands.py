@@ -28,7 +28,7 @@ _FAILED = 1
 Result = TypeVar("Result")
 
 
-def _prometheus_of(settings: Settings) -> Prometheus:
+def prometheus_of(settings: Settings) -> Prometheus:
     """Return the client of the Prometheus in the settings; raises SettingsError without one."""
     if settings.prometheus_url is None:
         raise SettingsError(
@@ -42,7 +42,7 @@ def _prometheus_of(settings: Settings) -> Prometheus:
 
 async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
     """Return what is read from Prometheus; None if it cannot be, after printing the reason."""
-    prometheus = _prometheus_of(settings)
+    prometheus = prometheus_of(settings)
     try:
         return await read(prometheus)
     except (PrometheusError, MissingSeriesError, UnknownNameError) as error:
@@ -70,7 +70,7 @@ async def hub(
     with shutdown_signals() as shutdown:
         node_url = NodeUrl(node_url_template)
         access = access_of(settings.web_config)
-        prometheus = _prometheus_of(settings)
+        prometheus = prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         ticker = Ticker()
         app = make_hub_app(

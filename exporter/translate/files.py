@@ -9,6 +9,7 @@ from exporter.translate.edits import changed
 from exporter.translate.expression import concerns
 from exporter.translate.names import Names
 from exporter.translate.places import Finding, Places
+from exporter.translate.uses import PlacedUse
 
 # Some editors put it at the beginning of a file.
 _MARK = "\ufeff"
@@ -22,11 +23,16 @@ class TranslatedFile:
     # Expressions with a change.
     translated: int = 0
     findings: Sequence[Finding] = field(default_factory=list)
+    # All expressions, with the old names in them.
+    uses: Sequence[PlacedUse] = field(default_factory=list)
 
 
-def translate_file(text: str, names: Names) -> TranslatedFile:
-    """Return a file with its expressions translated; raises UnreadableFileError."""
-    if not concerns(text, names):
+def translate_file(text: str, names: Names, *, whole: bool = False) -> TranslatedFile:
+    """Return a file with its expressions translated; raises UnreadableFileError.
+
+    A file without a name of DCGM is not even read, unless the uses of the ``whole`` are wanted.
+    """
+    if not whole and not concerns(text, names):
         return TranslatedFile(text)
     content = text.removeprefix(_MARK)
     documents = read(content)
@@ -40,7 +46,8 @@ def translate_file(text: str, names: Names) -> TranslatedFile:
     _check(documents, new, places)
     findings = {*places.findings, *(_optional(*pair, at) for pair, at in places.optional.items())}
     mark = text[: len(text) - len(content)]
-    return TranslatedFile(mark + new, places.translated, sorted(findings))
+    uses = sorted(places.uses, key=lambda each: each.place)
+    return TranslatedFile(mark + new, places.translated, sorted(findings), uses)
 
 
 def _optional(old: str, new: str, place: int) -> Finding:
@@ -71,7 +78,11 @@ def records(texts: Iterable[str], names: Names) -> set[str]:
 
     Files that cannot be read have none.
     """
-    rules = [rule for text in texts for rule in _rules(text)]
+    return records_of([rule for text in texts for rule in recording_rules(text)], names)
+
+
+def records_of(rules: Sequence[tuple[str, str]], names: Names) -> set[str]:
+    """Return those of some recording rules, by name and expression."""
     found: set[str] = set()
     while True:
         known = names.with_records(found)
@@ -81,8 +92,8 @@ def records(texts: Iterable[str], names: Names) -> set[str]:
         found = more
 
 
-def _rules(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and expressions of recording rules."""
+def recording_rules(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and expressions of recording rules; none of a file that cannot be read."""
     if "record" not in text:
         return
     try:
@@ -103,4 +114,4 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
         elif isinstance(node, List):
             waiting += node.items
         elif isinstance(node, Scalar) and "record:" in node.value and "expr" in node.value:
-            yield from _rules(node.value)
+            yield from recording_rules(node.value)

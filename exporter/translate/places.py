@@ -9,6 +9,7 @@ from exporter.translate.edits import Edit
 from exporter.translate.expression import Translated, concerns, translate_expression
 from exporter.translate.names import Names, UntranslatableError
 from exporter.translate.templates import alert_text, field_text, legend, variable_pattern, variable_query
+from exporter.translate.uses import PlacedUse, untranslated_use, use_of
 
 Change = Callable[[str, Names], list[Edit]]
 
@@ -42,6 +43,7 @@ class Places:
         self._seen: set[int] = set()
         self.changes: dict[Scalar, list[Edit]] = {}
         self.findings: list[Finding] = []
+        self.uses: list[PlacedUse] = []
         # Expressions with a change.
         self.translated = 0
         # New names that dcgm-exporter prints only if its collector file lists them, with the first place.
@@ -74,7 +76,7 @@ class Places:
         """Translate what a mapping has itself; return whether it is a query for series of DCGM."""
         expr = node.scalar("expr")
         if expr is not None:
-            made = self._expression(expr, translate_expression)
+            made = self._expression(expr, translate_expression, _owner(node))
             if made is not None and made.is_dcgm:
                 self._change_alert(node)
                 for key in _LEGENDS:
@@ -114,7 +116,9 @@ class Places:
             for key in ("label", "metric"):
                 self._change(query.scalar(key), variable_pattern)
 
-    def _expression(self, scalar: Scalar, translate: Callable[[str, Names], Translated]) -> Translated | None:
+    def _expression(
+        self, scalar: Scalar, translate: Callable[[str, Names], Translated], owner: str = ""
+    ) -> Translated | None:
         """Translate an expression; None if that is not possible, which is reported."""
         if id(scalar) in self._seen:
             return None
@@ -124,10 +128,14 @@ class Places:
             self._set(scalar, made.edits)
         except UntranslatableError as error:
             self._report(scalar, str(error))
+            use = untranslated_use(scalar.value, self._names, str(error))
+            self.uses.append(PlacedUse(scalar.start, owner, use))
             return None
         self.translated += bool(made.edits)
-        for old, new in made.optional.items():
-            self.optional.setdefault((old, new), scalar.start)
+        self.uses.append(PlacedUse(scalar.start, owner, use_of(scalar.value, self._names, made)))
+        for old, new in made.series.items():
+            if new.optional:
+                self.optional.setdefault((old, new.name), scalar.start)
         return made
 
     def _change(self, scalar: Scalar | None, change: Change) -> None:
@@ -176,11 +184,8 @@ class Places:
         inner = Places(self._names)
         for document in documents:
             inner.translate(document)
-        text_places = scalar.text
-        self.findings += [
-            finding._replace(place=text_places.place(finding.place) if text_places else scalar.start)
-            for finding in inner.findings
-        ]
+        self.findings += [each._replace(place=_outer_place(scalar, each.place)) for each in inner.findings]
+        self.uses += [each._replace(place=_outer_place(scalar, each.place)) for each in inner.uses]
         for names in inner.optional:
             self.optional.setdefault(names, scalar.start)
         self.translated += inner.translated
@@ -210,6 +215,19 @@ class Places:
                     where = "a collector file of dcgm-exporter, which decides which names are printed"
                 reason = f"{key or 'a key'} was left as it is: {where}, with {_listed(named)}"
                 self.findings.append(Finding(scalar.start, level, reason))
+                if level == "problem" and not _COUNTER.search(scalar.value):
+                    use = untranslated_use(scalar.value, self._names, where)
+                    self.uses.append(PlacedUse(scalar.start, "", use))
+
+
+def _owner(node: Mapping) -> str:
+    kinds = [kind for kind in ("alert", "record") if node.word(kind)]
+    return f"{kinds[0]} {node.word(kinds[0])}" if kinds else ""
+
+
+def _outer_place(scalar: Scalar, place: int) -> int:
+    """Return the place in the file of one in the text of a scalar."""
+    return scalar.text.place(place) if scalar.text else scalar.start
 
 
 def _listed(names: list[str]) -> str:

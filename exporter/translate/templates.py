@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from exporter.translate.edits import Edit, shifted
 from exporter.translate.expression import Translated, concerns, translate_expression
@@ -76,18 +77,19 @@ def variable_query(text: str, names: Names) -> Translated:
     label_at = commas[-1] + 1 if commas and "}" not in inner[commas[-1] :] else 0
     series, label = inner[: max(label_at - 1, 0)], inner[label_at:]
     made = translate_expression(series, names, only_series=True) if series.strip() else Translated()
-    edits = [*made.edits]
+    edits, labels = [*made.edits], dict(made.labels)
     if made.is_dcgm or not series.strip():
         name = label.strip()
         new = names.labels.get(name, name) if not series.strip() else names.label(name)
         if new != name:
             at = label_at + label.index(name)
             edits.append(Edit(at, at + len(name), new))
-    return _moved(Translated(edits, made.is_dcgm, made.optional), begin)
+            labels[name] = new
+    return _moved(Translated(edits, made.is_dcgm, made.series, labels), begin)
 
 
 def _moved(made: Translated, by: int) -> Translated:
-    return Translated(shifted(made.edits, by), made.is_dcgm, made.optional)
+    return replace(made, edits=shifted(made.edits, by))
 
 
 def _labels(pattern: re.Pattern[str], text: str, names: Names) -> Iterator[Edit]:
