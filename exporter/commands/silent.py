@@ -14,6 +14,7 @@ from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.rules import Rules, read_rules, series_by_name, series_with_label
 from exporter.translate.documents import UnreadableFileError
 from exporter.translate.files import recording_rules, records_of, translate_file
+from exporter.translate.findings import Lines
 from exporter.translate.names import TARGETS, Names
 from exporter.translate.uses import expression_use
 from exporter.wording import plural
@@ -109,13 +110,10 @@ def _readers_of_files(texts: Mapping[str, str], names: Names, checks: list[Check
         except UnreadableFileError as error:
             checks.append(FILE_UNREADABLE.check(file, str(error)))
             continue
-        readers = [Reader(each.owner, each.use, file, line=_line(text, each.place)) for each in uses]
+        lines = Lines(text)
+        readers = [Reader(each.owner, each.use, file, line=lines.number(each.place)) for each in uses]
         checks.append(Check(file, "OK", f"{plural(len(readers), 'expression')}, {_renamed(readers)}"))
         yield from readers
-
-
-def _line(text: str, place: int) -> int:
-    return text.count("\n", 0, place) + 1
 
 
 def _renamed(readers: Iterable[Reader]) -> str:

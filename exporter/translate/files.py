@@ -7,8 +7,9 @@ from exporter.translate.documents import Mapping, Node, Scalar, UnreadableFileEr
 from exporter.translate.documents import Sequence as List
 from exporter.translate.edits import changed
 from exporter.translate.expression import concerns
+from exporter.translate.findings import Finding
 from exporter.translate.names import Names
-from exporter.translate.places import Finding, Places
+from exporter.translate.places import Places
 from exporter.translate.uses import PlacedUse
 
 # Some editors put it at the beginning of a file.
@@ -38,15 +39,17 @@ def translate_file(text: str, names: Names, *, whole: bool = False) -> Translate
     documents = read(content)
     places = Places(names)
     try:
-        for document in documents:
-            places.translate(document)
+        places.translate_all(content, documents)
     except RecursionError:
         raise UnreadableFileError("it is nested too deeply") from None
     new = changed(content, places.edits())
     _check(documents, new, places)
     findings = {*places.findings, *(_optional(*pair, at) for pair, at in places.optional.items())}
     mark = text[: len(text) - len(content)]
-    uses = sorted(places.uses, key=lambda each: each.place)
+    findings = {each._replace(place=each.place + len(mark)) for each in findings}
+    uses = sorted(
+        (each._replace(place=each.place + len(mark)) for each in places.uses), key=lambda each: each.place
+    )
     return TranslatedFile(mark + new, places.translated, sorted(findings), uses)
 
 
