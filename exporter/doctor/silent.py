@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from exporter.doctor import EXIT_CODES, Check, Finding, degraded, missing
 from exporter.translate.uses import Use
-from exporter.wording import plural
+from exporter.wording import plural, printable
 
 State: TypeAlias = Literal["prepared", "kept", "no data", "unknown", "both", "will be silent", "silent"]
 """What becomes of a reader, from the best to the worst.
@@ -223,4 +223,5 @@ class SilentReport:
                 f"{plural(kept, 'expression')} on series that only a collector file of dcgm-exporter lists: "
                 "their names stay as they are in that file"
             )
-        return "\n".join(lines)
+        # Names come from rules, and from files.
+        return "\n".join(map(printable, lines))

@@ -37,24 +37,22 @@ class Rules:
 async def read_rules(prometheus: Prometheus) -> Rules:
     """Return the rules of a server; raises PrometheusError."""
     # Without the alerts that fire, which may be many; servers that do not know the parameter ignore it.
-    document = await prometheus.document("rules", "exclude_alerts=true")
+    return decode_rules(await prometheus.document("rules", "exclude_alerts=true"))
+
+
+def decode_rules(document: Mapping[str, Any]) -> Rules:
+    """Return the rules in a response; raises PrometheusError."""
     try:
-        return decode_rules(document)
+        groups = document["data"]["groups"] or ()
+        rules = dict.fromkeys(rule for group in groups for rule in _rules(group))
+        incomplete = [_text(warning) for warning in document.get("warnings") or ()]
+        if document["data"].get("groupNextToken"):
+            incomplete.append("the server returns its groups in pages, and this is the first")
+        return Rules(tuple(rules), len(groups), tuple(incomplete))
     except _MALFORMED:
         raise PrometheusError(
             "the server at --prometheus-url has no list of rules as Prometheus has"
         ) from None
-
-
-def decode_rules(document: Mapping[str, Any]) -> Rules:
-    """Return the rules in a response; raises KeyError, TypeError or AttributeError."""
-    data = document["data"]
-    groups = data["groups"] or ()
-    rules = dict.fromkeys(rule for group in groups for rule in _rules(group))
-    incomplete = [_text(warning) for warning in document.get("warnings") or ()]
-    if data.get("groupNextToken"):
-        incomplete.append("the server returns its groups in pages, and this is the first")
-    return Rules(tuple(rules), len(groups), tuple(incomplete))
 
 
 def _rules(group: Mapping[str, Any]) -> Iterator[Rule]:

@@ -188,7 +188,7 @@ def test_without_rules_nothing_is_called_well() -> None:
     ("handler", "found"),
     [
         (always("<html>", 404), "HTTP status 404"),
-        (always('{"status":"success","data":[]}'), "no list of rules"),
+        (always('{"status":"success","data":[]}'), "has no rules as Prometheus has"),
         (always('{"status":"success"}'), "does not answer as Prometheus does"),
         (always('{"status":"error","error":"no org id"}', 401), "denies access"),
     ],
