@@ -10,6 +10,7 @@ from exporter.translate.expression import concerns
 from exporter.translate.findings import Finding
 from exporter.translate.names import Names
 from exporter.translate.places import Places
+from exporter.translate.queries import query_of
 from exporter.translate.uses import PlacedUse
 
 # Some editors put it at the beginning of a file.
@@ -111,8 +112,8 @@ def recording_rules(text: str) -> Iterator[tuple[str, str]]:
             continue
         seen.add(id(node))
         if isinstance(node, Mapping):
-            if node.word("record") and node.word("expr"):
-                yield node.word("record"), node.word("expr")
+            if node.word("record") and (query := query_of(node)):
+                yield node.word("record"), query.value
             waiting += [part for pair in node.pairs for part in pair]
         elif isinstance(node, List):
             waiting += node.items

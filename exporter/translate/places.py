@@ -8,9 +8,9 @@ from exporter.translate.documents import Mapping, Node, Scalar, Sequence, Unread
 from exporter.translate.edits import Edit
 from exporter.translate.expression import Translated, concerns, translate_expression
 from exporter.translate.findings import Finding, Level, listed
-from exporter.translate.grafana import field_parts, variable_parts, variables
 from exporter.translate.leftovers import Handled, Span, leftovers
 from exporter.translate.names import Names, UntranslatableError
+from exporter.translate.queries import field_parts, query_of, variable_parts, variables
 from exporter.translate.templates import alert_text, field_text, legend, variable_pattern, variable_query
 from exporter.translate.uses import PlacedUse, untranslated_use, use_of
 
@@ -81,7 +81,7 @@ class Places:
 
     def _own(self, node: Mapping) -> bool:
         """Translate what a mapping has itself; return whether it is a query for series of DCGM."""
-        expr = node.scalar("expr")
+        expr = query_of(node)
         if expr is not None:
             made = self._expression(expr, translate_expression, _owner(node))
             if made is not None and made.is_dcgm:
@@ -89,10 +89,6 @@ class Places:
                 for key in _LEGENDS:
                     self._change(node.scalar(key), legend)
             return made is not None and made.is_dcgm
-        metadata = node.get("metadata")
-        if node.word("type") == "prometheus" and isinstance(metadata, Mapping):
-            query = metadata.scalar("query")
-            return query is not None and bool(self._expression(query, translate_expression))
         for variable in variables(node):
             self._variable(variable)
         return False
@@ -174,7 +170,7 @@ class Places:
             id(scalar) in self._seen
             or (isinstance(key, Scalar) and key.value in _TEXTS)
             or not concerns(text, self._names)
-            or not ("expr" in text or "query" in text)
+            or not ("expr" in text or "query" in text or "Query" in text)
         ):
             return False
         try:

@@ -84,8 +84,19 @@ TARGETS = (
         covers=tuple(
             f"exporter.translate.{name}"
             for name in (
-                *("documents", "edits", "expression", "files", "grafana", "labels", "leftovers", "literals"),
-                *("metrics", "names", "places", "scalars", "templates", "tokens", "tree", "uses", "values"),
+                *("documents", "edits", "expression", "files", "labels", "leftovers", "literals"),
+                *(
+                    "metrics",
+                    "names",
+                    "places",
+                    "queries",
+                    "scalars",
+                    "templates",
+                    "tokens",
+                    "tree",
+                    "uses",
+                    "values",
+                ),
             )
         ),
         seeds=encoded(RULES, CHART, DASHBOARD, RULES.replace("\n", "\r\n"), "\ufeff" + DASHBOARD),

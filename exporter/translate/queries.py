@@ -1,6 +1,9 @@
-"""Where Grafana's dashboards have queries of variables, and labels by name: in the classic schema and in v2.
+"""Where rules, dashboards and triggers have their queries, and where panels name labels.
 
+Grafana's dashboards in the classic schema and in v2, the rules and dashboards of clouds, KEDA, Perses.
 https://grafana.com/docs/grafana/latest/observability-as-code/schema-v2/
+https://learn.microsoft.com/azure/azure-monitor/metrics/prometheus-rule-groups
+https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.alertPolicies
 """
 
 from typing import Final
@@ -11,6 +14,24 @@ from exporter.translate.documents import Mapping, Node, Scalar
 _FIELDS: Final = ("transformations", "fieldConfig", "options", "links", "styles", "columns")
 # The text of a query, or of one that was written before Grafana 12.
 _QUERIES: Final = ("query", "__legacyStringValue")
+
+
+def query_of(node: Mapping) -> Scalar | None:
+    """Return the expression of a rule, of a query of a panel, or of a trigger."""
+    if (expr := node.scalar("expr") or node.scalar("prometheusQuery")) is not None:
+        return expr
+    if node.word("alert") or node.word("record"):
+        return node.scalar("expression")  # Azure
+    if node.word("type") == "prometheus":
+        return _query_in(node, "metadata")  # KEDA
+    if node.word("kind").startswith("Prometheus"):
+        return _query_in(node, "spec")  # Perses
+    return _query_in(node, "conditionPrometheusQueryLanguage")  # Google Cloud
+
+
+def _query_in(node: Mapping, key: str) -> Scalar | None:
+    inner = node.get(key)
+    return inner.scalar("query") if isinstance(inner, Mapping) else None
 
 
 def variables(node: Mapping) -> list[Mapping]:
