@@ -9,21 +9,15 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from exporter.translate.actions import Span, actions
 from exporter.translate.documents import Node, scalars
 from exporter.translate.findings import Finding, Level, listed
 
 _NAME: Final = re.compile(r"(?<![\w:])DCGM_\w+(?![\w:])")
-_TEMPLATE: Final = re.compile(r"\{\{(-?\s*/\*)?.*?\}\}", re.DOTALL)
+_COMMENT: Final = re.compile(r"\{\{-?\s*/\*")
 
-_IN_EXPRESSION: Final = "a string or a comment of an expression"
 _IN_TEMPLATE: Final = "a template"
-
-
-class Span(NamedTuple):
-    """A part of a text."""
-
-    start: int
-    end: int
+_IN_EXPRESSION: Final = "a string or a comment of an expression"
 
 
 class _Spans:
@@ -55,7 +49,7 @@ def leftovers(
     """Yield a finding for each line with old names that stay: a problem in a template, else a note."""
     found_scalars = _Spans([Span(each.start, each.end) for root in documents for each in scalars(root)])
     found_changes = _Spans(handled.changed)
-    templates = _Spans([Span(*each.span()) for each in _TEMPLATE.finditer(text) if not each[1]])
+    templates = _Spans([each for each in actions(text) if not _COMMENT.match(text, each.start)])
     lines: dict[tuple[int, str], list[tuple[int, str]]] = {}
     for found in _NAME.finditer(text):
         at = found.start()

@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
+from exporter.translate.actions import Span
 from exporter.translate.documents import Mapping, Node, Scalar, Sequence, UnreadableFileError, read, scalars
 from exporter.translate.edits import Edit
 from exporter.translate.expression import Translated, concerns, translate_expression
 from exporter.translate.findings import Finding, Level, listed
-from exporter.translate.leftovers import Handled, Span, leftovers
+from exporter.translate.leftovers import Handled, leftovers
 from exporter.translate.names import Names, UntranslatableError
 from exporter.translate.queries import field_parts, query_of, variable_parts, variables
 from exporter.translate.templates import alert_text, field_text, legend, variable_pattern, variable_query

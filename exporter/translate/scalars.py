@@ -215,8 +215,9 @@ def _unfolded(characters: list[_Character]) -> Iterator[_Character]:
         after = at
         while after < body and characters[after][0] == "\n":
             after += 1
-        indented = characters[after][0] in " \t" or _line_is_indented(characters, at)
-        if indented:
+        # Those before the first line are no breaks between lines.
+        kept = at == 0 or characters[after][0] in " \t" or _line_is_indented(characters, at)
+        if kept:
             yield from characters[at:after]
         elif after - at == 1:
             yield " ", start, end

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from exporter.translate.actions import actions
 from exporter.translate.edits import Edit, shifted
 from exporter.translate.expression import Translated, concerns, translate_expression
 from exporter.translate.names import Names, UntranslatableError
 from exporter.translate.tokens import tokens
 
-_ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _LABEL = re.compile(r"(?:\$labels|\.Labels)\.(\w+)")
 _NAMED_LABEL = re.compile(r"\b(?:label|index\s+(?:\$labels|\.Labels))\s+[\"`](\w+)[\"`]")
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|`([^`]*)`")
@@ -23,8 +23,8 @@ _WORD = re.compile(r"\w+")
 def alert_text(text: str, names: Names) -> list[Edit]:
     """Return the changes of an annotation or label of an alert on series of DCGM."""
     edits: list[Edit] = []
-    for action in _ACTION.finditer(text):
-        inside = action[0]
+    for action in actions(text):
+        inside = text[action.start : action.end]
         found = [*_labels(_LABEL, inside, names), *_labels(_NAMED_LABEL, inside, names)]
         for quoted in _QUOTED.finditer(inside):
             content = quoted[1] if quoted[1] is not None else quoted[2]
@@ -36,7 +36,7 @@ def alert_text(text: str, names: Names) -> list[Edit]:
                 raise UntranslatableError(f"the query in {inside} is put together")
             inner = translate_expression(content, names)
             found += shifted(inner.edits, quoted.start() + 1)
-        edits += shifted(sorted(found), action.start())
+        edits += shifted(sorted(found), action.start)
     return edits
 
 

@@ -13,7 +13,7 @@ from exporter.translate.names import UntranslatableError
 Kind: TypeAlias = Literal["name", "number", "string", "variable", "range", "sign"]
 """``variable`` is a whole variable; a name with a variable in it is a ``name``; ``range`` is ``[5m]``."""
 
-VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\[\[\w+(?::\w+)?\]\]|\{\{.*?\}\}", re.DOTALL)
+VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\[\[\w+(?::\w+)?\]\]|\{\{[^{}]*\}\}", re.DOTALL)
 _WORD = re.compile(rf"(?:(?:{VARIABLE.pattern})|[A-Za-z0-9_:.])+(?:(?<=[0-9.][eE])[+-][0-9]+)?", re.DOTALL)
 _STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`")
 _RANGE = re.compile(rf"\[(?:{VARIABLE.pattern}|[^\][$])*\]", re.DOTALL)

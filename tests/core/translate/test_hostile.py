@@ -171,3 +171,10 @@ def test_a_dashboard_of_schema_v2_is_translated() -> None:
 
     assert json.loads(done.text) == new
     assert done.findings == []
+
+
+@pytest.mark.parametrize("style", [">", ">-", "|", ">+"])
+def test_a_block_may_begin_with_empty_lines(style: str) -> None:
+    text = f"- expr: {style}\n\n\n    DCGM_FI_DEV_GPU_UTIL\n      > 90\n    or up\n"
+
+    assert held_file(text).text == text.replace("UTIL", "UTIL_RATIO * 100")

@@ -84,7 +84,7 @@ TARGETS = (
         covers=tuple(
             f"exporter.translate.{name}"
             for name in (
-                *("documents", "edits", "expression", "files", "labels", "leftovers", "literals"),
+                *("actions", "documents", "edits", "expression", "files", "labels", "leftovers", "literals"),
                 *(
                     "metrics",
                     "names",
