@@ -50,9 +50,7 @@ def decode_rules(document: Mapping[str, Any]) -> Rules:
             incomplete.append("the server returns its groups in pages, and this is the first")
         return Rules(tuple(rules), len(groups), tuple(incomplete))
     except _MALFORMED:
-        raise PrometheusError(
-            "the server at --prometheus-url has no list of rules as Prometheus has"
-        ) from None
+        raise PrometheusError("the server at --prometheus-url has no rules as Prometheus has") from None
 
 
 def _rules(group: Mapping[str, Any]) -> Iterator[Rule]:

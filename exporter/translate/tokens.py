@@ -6,6 +6,7 @@ Variables of Grafana (``$x``, ``${x}``, ``[[x]]``) and templates of Helm (``{{ â
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from exporter.translate.names import UntranslatableError
@@ -58,7 +59,7 @@ class Token:
 
 def tokens(text: str) -> list[Token]:
     """Return the words of an expression, without comments; raises UntranslatableError."""
-    found = list(_tokens(text))
+    found = list(islice(_tokens(text), MOST_TOKENS + 1))
     if len(found) > MOST_TOKENS:
         raise UntranslatableError(f"the expression has more than {MOST_TOKENS} words")
     depth = signs = 0
