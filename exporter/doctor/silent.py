@@ -11,7 +11,7 @@ from exporter.doctor import EXIT_CODES, Check, Finding, degraded, missing
 from exporter.translate.uses import Use
 from exporter.wording import plural, printable
 
-State: TypeAlias = Literal["prepared", "kept", "no data", "unknown", "both", "will be silent", "silent"]
+State: TypeAlias = Literal["prepared", "kept", "unknown", "no data", "both", "will be silent", "silent"]
 """What becomes of a reader, from the best to the worst.
 
 ``kept``: only a collector file prints these series, under the names in it. ``both``: old and new names have
@@ -99,7 +99,7 @@ class Judged(NamedTuple):
         if self.reader.use.reason:
             return f"replace the names by hand: {self.reader.use.reason}"
         if not self.reader.use.is_renamed:
-            return f"fix the rule that records {', '.join(self.through)}"
+            return f"correct the rule that records {', '.join(self.through)}"
         file = self.reader.file if self.reader.line else "FILE, with the source of these rules"
         return f"gpuslice-exporter translate {file}"
 
