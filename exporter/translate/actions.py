@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 # A character that no file has, in place of those of an action.
 _HOLE: Final = "\ue000"
-_LINE: Final = re.compile(rf"^[ \t{_HOLE}]*{_HOLE}[ \t{_HOLE}]*(?=\r?$)", re.MULTILINE)
+_LINE: Final = re.compile(r"[^\r\n]+")
 
 
 class Span(NamedTuple):
@@ -31,4 +31,9 @@ def without_actions(text: str) -> str:
         parts += [text[at:start], re.sub(r"[^\r\n]", _HOLE, text[start:end])]
         at = end
     masked = "".join([*parts, text[at:]])
-    return _LINE.sub(lambda line: " " * len(line[0]), masked).replace(_HOLE, "x")
+    return _LINE.sub(_blank, masked).replace(_HOLE, "x")
+
+
+def _blank(line: re.Match[str]) -> str:
+    only_actions = _HOLE in line[0] and not line[0].strip(f" \t{_HOLE}")
+    return " " * len(line[0]) if only_actions else line[0]
