@@ -28,13 +28,20 @@ def held_file(text: str) -> TranslatedFile:
     assert between(done.text) == between(text) or done.text == text, "more than scalars has changed"
     again = translate_file(done.text, names)
     assert (again.text, again.translated) == (done.text, 0), "a second translation changes it"
-    said = " ".join(f"{each.reason} {each.text}" for each in done.findings)
+    said = " ".join(f"{each.reason} {each.text}" for each in done.findings) + _reported(text, done)
     left = {name for name in _WORD.findall(done.text) if name in names.series}
     assert " more" in said or all(name in said for name in left), f"left without a word: {left}"
-    lines = text.count("\n")
-    assert all(0 <= each.place <= len(text) for each in done.findings), lines
+    assert all(0 <= each.place <= len(text) for each in done.findings)
     assert done.translated or done.text == text or done.findings or "Hostname" in text
     return done
+
+
+def _reported(text: str, done: TranslatedFile) -> str:
+    """Return the sources of the scalars that are reported as a whole."""
+    content = text.removeprefix("\ufeff")
+    places = {each.place - len(text) + len(content) for each in done.findings}
+    found = [each for root in read(content) for each in scalars(root)] if done.findings else []
+    return "".join(content[each.start : each.end] for each in found if each.start in places)
 
 
 def between(text: str) -> Sequence[str]:
