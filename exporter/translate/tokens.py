@@ -17,7 +17,8 @@ Kind: TypeAlias = Literal["name", "number", "string", "variable", "range", "sign
 VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\[\[\w+(?::\w+)?\]\]|\{\{[^{}]*\}\}", re.DOTALL)
 _WORD = re.compile(rf"(?:(?:{VARIABLE.pattern})|[A-Za-z0-9_:.])+(?:(?<=[0-9.][eE])[+-][0-9]+)?", re.DOTALL)
 _STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`")
-_RANGE = re.compile(rf"\[(?:{VARIABLE.pattern}|[^\][$])*\]", re.DOTALL)
+# Possessive: the words of a variable are characters of a range too, so there are many ways to fail.
+_RANGE = re.compile(rf"\[(?:{VARIABLE.pattern}|[^\][$])*+\]", re.DOTALL)
 _SIGN = re.compile(r"==|!=|=~|!~|>=|<=|[-+*/%^<>=@,(){}]")
 _SPACE = re.compile(r"(?:\s|#[^\n]*)+")
 _NUMBER = re.compile(r"\.?[0-9].*|inf|nan", re.IGNORECASE | re.DOTALL)
