@@ -5,8 +5,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Collection, Sequence
-from typing import NoReturn
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
 
 from exporter import __version__
 from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE
@@ -14,6 +15,10 @@ from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
 from exporter.config.commands import ALL_COMMANDS
 from exporter.output import print_text, set_up_logging, write_whole
+
+if TYPE_CHECKING:
+    from exporter.doctor import Report
+    from exporter.doctor.silent import SilentReport
 
 # A command imports its modules when it runs, so that --help and --version, and other commands, start fast.
 
@@ -84,13 +89,38 @@ async def _snapshot(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
+    # A flag only: a variable may be set for the commands of the cluster, on a node too.
+    asked = arguments.files or "prometheus_url" in arguments
+    report = await (_silent if asked else _node_report)(arguments, settings)
+    _print_line(json.dumps(report.as_dict(), indent=2) if arguments.json else report.as_text())
+    return report.exit_code
+
+
+async def _node_report(arguments: argparse.Namespace, settings: Settings) -> "Report | SilentReport":
     from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
     from exporter.doctor.checks import examine  # noqa: PLC0415 - see above
 
     async with node(settings, arguments.scenario) as this:
-        report = examine(*await poll_once(this), this.settings)
-    _print_line(json.dumps(report.as_dict(), indent=2) if arguments.json else report.as_text())
-    return report.exit_code
+        return examine(*await poll_once(this), this.settings)
+
+
+async def _silent(arguments: argparse.Namespace, settings: Settings) -> "Report | SilentReport":
+    if arguments.scenario:
+        raise SettingsError("--scenario is a node: it cannot be combined with --prometheus-url or files")
+    with _needs_parser("doctor on rules"):
+        from exporter.commands.silent import find_silent  # noqa: PLC0415 - see above
+
+    return await find_silent(arguments.files, settings)
+
+
+@contextmanager
+def _needs_parser(command: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "promql_parser":
+            raise
+        raise SettingsError(f"{command} needs: pip install 'gpuslice-exporter[translate]'") from None
 
 
 async def _record(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -158,12 +188,9 @@ async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _translate(arguments: argparse.Namespace, _settings: Settings) -> int:
-    try:
+    with _needs_parser("translate"):
         from exporter.commands.translate import translate  # noqa: PLC0415 - see above
-    except ModuleNotFoundError as error:
-        if error.name != "promql_parser":
-            raise
-        raise SettingsError("translate needs: pip install 'gpuslice-exporter[translate]'") from None
+
     return translate(
         arguments.files, arguments.to, arguments.keep, whole=arguments.whole, in_place=arguments.in_place
     )

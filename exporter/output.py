@@ -43,12 +43,12 @@ def write_whole(path: Path, text: str) -> None:
     If the path exists and is not a regular file, such as a terminal, it is written directly.
     """
     if path.exists() and not path.is_file():
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8", newline="")
         return
     target = path.resolve()
     part = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
-        part.write_text(text)
+        part.write_text(text, encoding="utf-8", newline="")
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -39,6 +39,13 @@ def _snapshot_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="list the expressions in rules, dashboards and triggers that go silent when dcgm-exporter is "
+        "upgraded to 4.9, instead of checking this node; - is stdin",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     _add_scenario(parser)
 

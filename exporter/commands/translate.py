@@ -1,5 +1,6 @@
 """``translate``: rules, dashboards and triggers with DCGM's new names, or with ours."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from exporter.config import SettingsError
 from exporter.output import print_text, write_whole
 from exporter.translate.documents import UnreadableFileError
 from exporter.translate.files import TranslatedFile, records, translate_file
+from exporter.translate.findings import Lines
 from exporter.translate.names import TARGETS, Names
 from exporter.wording import plural, printable
 
@@ -35,7 +37,10 @@ def translate(files: Sequence[str], target: str, keep: Sequence[str], *, whole: 
             _report(f"{file}: {error}")
             failed = True
     for file, translated in done.items():
-        _put_out(file, texts[file], translated, whole=whole, in_place=in_place)
+        if in_place:
+            failed |= not _written(file, texts[file], translated)
+        else:
+            print_text(translated.text if whole else "".join(_diff(file, texts[file], translated.text)))
     problems = [_listed(file, texts[file], translated) for file, translated in done.items()]
     _report(_summary(done, sum(problems)))
     if failed:
@@ -49,13 +54,22 @@ def _read(files: Sequence[str]) -> tuple[dict[str, str], bool]:
     failed = False
     for file in files:
         try:
-            data = sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()
-            texts[file] = data.decode()
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error}"
-            _report(f"{file}: {reason}")
+            texts[file] = read_text(file)
+        except UnreadableFileError as error:
+            _report(f"{file}: {error}")
             failed = True
     return texts, failed
+
+
+def read_text(file: str) -> str:
+    """Return the text of a file, or of the standard input; raises UnreadableFileError."""
+    try:
+        return (sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()).decode()
+    except OSError as error:
+        raise UnreadableFileError(error.strerror) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UnreadableFileError(f"not UTF-8: line {line}, {error.reason}") from None
 
 
 def _names(texts: Mapping[str, str], target: str, keep: Sequence[str]) -> Names:
@@ -68,33 +82,40 @@ def _names(texts: Mapping[str, str], target: str, keep: Sequence[str]) -> Names:
     return names.keep({*keep, *found}).with_records(found)
 
 
-def _put_out(file: str, text: str, translated: TranslatedFile, *, whole: bool, in_place: bool) -> None:
-    if whole:
-        print_text(translated.text)
-    elif not in_place:
-        print_text("".join(_diff(file, text, translated.text)))
-    elif translated.text != text:
-        path = Path(file)
-        try:
-            mode = path.stat().st_mode
-            write_whole(path, translated.text)
-            path.chmod(mode)
-        except OSError as error:
-            raise SettingsError(f"--in-place: cannot write {file}: {error.strerror}") from None
+def _written(file: str, text: str, translated: TranslatedFile) -> bool:
+    """Write a file if it has changed; return False if that fails, after reporting the reason."""
+    if translated.text == text:
+        return True
+    path = Path(file)
+    try:
+        mode = path.stat().st_mode
+        write_whole(path, translated.text)
+        path.chmod(mode)
+    except OSError as error:
+        _report(f"{file}: cannot be written, and is as it was: {error.strerror}")
+        return False
+    return True
 
 
 def _diff(file: str, old: str, new: str) -> Iterator[str]:
     # Not splitlines(): other characters than line feeds end its lines, too.
     path = file.lstrip("/")
+    old_path, new_path = (_quoted(f"{side}/{path}") for side in "ab")
     before, after = ([*re.findall("[^\n]*\n|[^\n]+", text)] for text in (old, new))
-    for line in unified_diff(before, after, f"a/{path}", f"b/{path}"):
+    for line in unified_diff(before, after, old_path, new_path):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _quoted(path: str) -> str:
+    """Return a path as git writes it in a diff: in quotes if it has a line break or the like."""
+    return path if path.isprintable() and not {'"', "\\"} & {*path} else json.dumps(path, ensure_ascii=False)
 
 
 def _listed(file: str, text: str, translated: TranslatedFile) -> int:
     """Report the findings of a file; return the number of problems."""
+    lines = Lines(text)
     for finding in translated.findings:
-        line = text.count("\n", 0, finding.place) + 1
+        line = lines.number(finding.place)
         kind = "not translated" if finding.level == "problem" else "note"
         about = f": {finding.text}" if finding.text else ""
         _report(f"{file}:{line}: {kind}: {finding.reason}{_shortened(about)}")

@@ -10,7 +10,9 @@ NODE_COMMANDS = ("serve", "demo", "snapshot", "doctor", "record", "metrics")
 MACHINE_COMMANDS = tuple(name for name in NODE_COMMANDS if name != "demo")
 """Those that poll this machine; a simulated node has its own paths and name."""
 CLUSTER_COMMANDS = ("hub", "inspect", "advise")
-"""Those that read a Prometheus."""
+"""Those about a cluster, from a Prometheus."""
+PROMETHEUS_COMMANDS = (*CLUSTER_COMMANDS, "doctor")
+"""Those that read a Prometheus; the doctor reads its rules."""
 SERVING_COMMANDS = ("serve", "demo", "hub")
 """Those that serve pages."""
 ALL_COMMANDS = (*NODE_COMMANDS, *CLUSTER_COMMANDS)
@@ -20,7 +22,7 @@ _TITLES = {
     SERVING_COMMANDS: "Listener and pages",
     NODE_COMMANDS: "Polling and series",
     MACHINE_COMMANDS: "Sources on this machine",
-    CLUSTER_COMMANDS: "Prometheus",
+    PROMETHEUS_COMMANDS: "Prometheus",
 }
 _OTHERS = "Holders, history and price"
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 from exporter.config.commands import (
     ALL_COMMANDS,
-    CLUSTER_COMMANDS,
     MACHINE_COMMANDS,
     NODE_COMMANDS,
+    PROMETHEUS_COMMANDS,
     SERVING_COMMANDS,
 )
 from exporter.config.headers import Header
@@ -103,10 +103,12 @@ class Settings:
         commands=("serve", "demo"),
     )
     prometheus_url: str | None = option(
-        URL, "Base URL of the Prometheus that scrapes the nodes.", commands=CLUSTER_COMMANDS
+        URL,
+        "URL of the Prometheus that scrapes the nodes. A flag of `doctor`: check its rules, not this node.",
+        commands=PROMETHEUS_COMMANDS,
     )
     prometheus_token_file: Path | None = option(
-        PATH, "File with the bearer token for --prometheus-url.", commands=CLUSTER_COMMANDS
+        PATH, "File with the bearer token for --prometheus-url.", commands=PROMETHEUS_COMMANDS
     )
     prometheus_header: tuple[Header, ...] = option(
         HEADER,
@@ -115,18 +117,18 @@ class Settings:
         " environment, separate several with line breaks.",
         repeatable=True,
         separator="\n",
-        commands=CLUSTER_COMMANDS,
+        commands=PROMETHEUS_COMMANDS,
     )
     prometheus_header_file: Path | None = option(
         PATH,
         "File with further headers of these requests, one NAME: VALUE in each line; it is read for each"
         " request. Empty lines, and lines that begin with #, are left out.",
-        commands=CLUSTER_COMMANDS,
+        commands=PROMETHEUS_COMMANDS,
     )
     prometheus_ca_file: Path | None = option(
         PATH,
         "File with the CA certificates to trust for --prometheus-url, instead of those of the system.",
-        commands=CLUSTER_COMMANDS,
+        commands=PROMETHEUS_COMMANDS,
     )
     nvml_library: Path | None = option(
         PATH,
@@ -264,8 +266,7 @@ class Settings:
     )
     dcgm_exporter_url: str | None = option(
         URL,
-        "URL of /metrics of a dcgm-exporter on this node, as the source of profiling metrics of"
-        " GPUs older than Hopper.",
+        "URL of /metrics of a dcgm-exporter here: a source of profiling metrics of GPUs before Hopper.",
     )
     pcie_throughput: bool = option(
         SWITCH, "Read the PCIe throughput, which takes the driver 20 ms per direction and GPU.", default="off"

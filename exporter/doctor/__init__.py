@@ -31,6 +31,13 @@ class Check:
         """The address of the documentation of its cause, "" if the status is OK."""
         return f"{TROUBLESHOOTING}#{self.code}" if self.code else ""
 
+    def lines(self, *, with_url: bool = True) -> list[str]:
+        """Return it as lines for a terminal."""
+        lines = [f"{self.status:<9} {self.name:<{NAME_WIDTH}} {self.found}"]
+        lines += [f"{'':<{NAME_WIDTH + 11}} lost: {self.lost}"] if self.lost else []
+        lines += [f"{'':<{NAME_WIDTH + 11}} fix:  {self.remedy}"] if self.remedy else []
+        return lines + ([f"{'':<{NAME_WIDTH + 11}} more: {self.url}"] if self.remedy and with_url else [])
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -52,13 +59,7 @@ class Report:
 
     def as_text(self) -> str:
         """Return the report as lines for a terminal."""
-        lines = [f"node {self.node}"]
-        for check in self.checks:
-            lines.append(f"{check.status:<9} {check.name:<{NAME_WIDTH}} {check.found}")
-            lines += [f"{'':<{NAME_WIDTH + 11}} lost: {check.lost}"] if check.lost else []
-            lines += [f"{'':<{NAME_WIDTH + 11}} fix:  {check.remedy}"] if check.remedy else []
-            lines += [f"{'':<{NAME_WIDTH + 11}} more: {check.url}"] if check.remedy else []
-        return "\n".join(lines)
+        return "\n".join((f"node {self.node}", *(line for check in self.checks for line in check.lines())))
 
 
 @dataclass(frozen=True, slots=True)

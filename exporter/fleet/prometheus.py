@@ -115,7 +115,18 @@ def _samples(result: Iterable[Any]) -> Iterator[Sample]:
                 yield Sample(labels, value)
 
 
-def _result(response: Response) -> list[Any]:
+def read_document(response: Response) -> Mapping[str, Any]:
+    """Return the document of a successful response; raises PrometheusError."""
+    try:
+        document = _document(response)
+    except _MALFORMED:
+        raise _no_prometheus(response) from None
+    if "data" not in document:
+        raise _no_prometheus(response)
+    return document
+
+
+def _document(response: Response) -> Mapping[str, Any]:
     if response.status in _LOCKED:
         raise PrometheusError(
             f"Prometheus denies access (HTTP status {response.status}): set --prometheus-token-file,"
@@ -126,11 +137,15 @@ def _result(response: Response) -> list[Any]:
             f"--prometheus-url redirects to {response.quoted(_without_secrets(response.location))}"
             f" (HTTP status {response.status}): use that address"
         )
-    document = json.loads(response.body)
+    document: Mapping[str, Any] = json.loads(response.body)
     if document["status"] != "success":
         reason = document.get("error") or document.get("errorType") or "no reason given"
         raise PrometheusError(f"Prometheus refuses a query: {response.quoted(str(reason))}")
-    data = document["data"]
+    return document
+
+
+def _result(response: Response) -> list[Any]:
+    data = _document(response)["data"]
     if data["resultType"] != "vector":
         kind = response.quoted(str(data["resultType"]))
         raise PrometheusError(f"Prometheus answers with a {kind}, not a vector")
@@ -186,8 +201,7 @@ class Prometheus:
         deadline: float = DEADLINE,
     ) -> None:
         parts = urlsplit(url)
-        host, path = parts.netloc.rpartition("@")[2], f"{parts.path.rstrip('/')}/api/v1/query"
-        self._url = parts._replace(netloc=host, path=path, fragment="").geturl()
+        self._address = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")
         self._headers = RequestHeaders(parts, token_file, headers, header_file)
         self._ca_file = ca_file
         self._deadline = deadline
@@ -200,19 +214,12 @@ class Prometheus:
         parameters = {"query": expression}
         if at is not None:
             parameters["time"] = f"{at:.3f}"
-        try:
-            headers, trusted = self._headers.read(), self._trust()
-        except HeaderError as error:
-            raise PrometheusError(str(error)) from None
-        try:
-            async with asyncio.timeout(self._deadline):
-                response = await self._post(parameters, headers, trusted)
-        except TimeoutError:
-            raise PrometheusError(f"Prometheus did not answer within {self._deadline:g} s") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            # Without its cause, which may contain the URL with a password.
-            raise PrometheusError(f"Prometheus cannot be reached: {why_unreachable(error)}") from None
-        return await in_thread(read_vector, response)
+        # POST, because URLs have a maximum length.
+        return await in_thread(read_vector, await self._ask("POST", "query", parameters))
+
+    async def document(self, path: str, query: str = "") -> Mapping[str, Any]:
+        """Return the document at a path of the API, such as ``rules``; raises PrometheusError."""
+        return await in_thread(read_document, await self._ask("GET", path, {}, query))
 
     async def close(self) -> None:
         """Close all connections; no query may follow."""
@@ -220,8 +227,30 @@ class Prometheus:
         if self._session is not None:
             await self._session.close()
 
-    async def _post(
-        self, parameters: Mapping[str, str], headers: dict[str, str], trusted: ssl.SSLContext | bool
+    async def _ask(self, method: str, path: str, parameters: Mapping[str, str], query: str = "") -> Response:
+        try:
+            headers, trusted = self._headers.read(), self._trust()
+        except HeaderError as error:
+            raise PrometheusError(str(error)) from None
+        whole = f"{self._address.path.rstrip('/')}/api/v1/{path}"
+        query = "&".join(filter(None, (self._address.query, query)))
+        url = self._address._replace(path=whole, query=query).geturl()
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await self._send(method, url, parameters, headers, trusted)
+        except TimeoutError:
+            raise PrometheusError(f"Prometheus did not answer within {self._deadline:g} s") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # Without its cause, which may contain the URL with a password.
+            raise PrometheusError(f"Prometheus cannot be reached: {why_unreachable(error)}") from None
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        parameters: Mapping[str, str],
+        headers: dict[str, str],
+        trusted: ssl.SSLContext | bool,
     ) -> Response:
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -229,9 +258,9 @@ class Prometheus:
                 timeout=aiohttp.ClientTimeout(total=None),
                 headers={"User-Agent": f"gpuslice-exporter/{__version__}"},
             )
-        # POST, because URLs have a maximum length. A token is for one host, so redirects are not followed.
-        async with self._session.post(
-            self._url, data=parameters, headers=headers, ssl=trusted, allow_redirects=False
+        # A token is for one host, so redirects are not followed.
+        async with self._session.request(
+            method, url, data=parameters or None, headers=headers, ssl=trusted, allow_redirects=False
         ) as response:
             body = bytearray()
             async for part in response.content.iter_chunked(_CHUNK):

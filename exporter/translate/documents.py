@@ -13,11 +13,10 @@ from typing import TypeAlias
 
 import yaml
 
+from exporter.translate.actions import without_actions
 from exporter.translate.scalars import Text, text_of
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-_LINE_OF_TEMPLATES = re.compile(r"^[ \t]*(?:\{\{(?:(?!\}\}).)*\}\}[ \t]*)+$", re.MULTILINE | re.DOTALL)
 _JSON_SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
@@ -126,11 +125,8 @@ def _yaml(text: str) -> list[Node]:
     except yaml.YAMLError as error:
         if "{{" not in text:
             raise UnreadableFileError(f"not YAML: {_place(error)}") from None
-    # Templates as empty lines and as words of the same length.
-    masked = _LINE_OF_TEMPLATES.sub(lambda found: re.sub(r"[^\r\n]", " ", found[0]), text)
-    masked = _TEMPLATE.sub(lambda found: re.sub(r"[^\r\n]", "x", found[0]), masked)
     try:
-        return _composed(masked, text)
+        return _composed(without_actions(text), text)
     except yaml.YAMLError as error:
         raise UnreadableFileError(f"not YAML, also without the templates of Helm: {_place(error)}") from None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from exporter.translate.edits import Edit, Edits, changed
 from exporter.translate.labels import Labels
 from exporter.translate.metrics import Metrics
-from exporter.translate.names import Names, UntranslatableError
+from exporter.translate.names import Names, Series, UntranslatableError
 from exporter.translate.tree import tree
 from exporter.translate.values import Values
 
@@ -21,8 +21,9 @@ class Translated:
     edits: list[Edit] = field(default_factory=list)
     # Whether its result has the labels of DCGM's series.
     is_dcgm: bool = False
-    # New names that dcgm-exporter prints only if its collector file lists them, by the old ones.
-    optional: Mapping[str, str] = field(default_factory=dict)
+    # What was replaced, by the old name.
+    series: Mapping[str, Series] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def concerns(text: str, names: Names) -> bool:
@@ -58,7 +59,7 @@ def _translated(text: str, names: Names, *, only_series: bool) -> Translated:
     made = edits.all()
     if made:
         _check(changed(text, made))
-    return Translated(made, is_dcgm, metrics.optional)
+    return Translated(made, is_dcgm, metrics.replaced, labels.replaced)
 
 
 def _check(text: str) -> None:

@@ -7,8 +7,11 @@ from exporter.translate.documents import Mapping, Node, Scalar, UnreadableFileEr
 from exporter.translate.documents import Sequence as List
 from exporter.translate.edits import changed
 from exporter.translate.expression import concerns
+from exporter.translate.findings import Finding
 from exporter.translate.names import Names
-from exporter.translate.places import Finding, Places
+from exporter.translate.places import Places
+from exporter.translate.queries import query_of
+from exporter.translate.uses import PlacedUse
 
 # Some editors put it at the beginning of a file.
 _MARK = "\ufeff"
@@ -22,25 +25,33 @@ class TranslatedFile:
     # Expressions with a change.
     translated: int = 0
     findings: Sequence[Finding] = field(default_factory=list)
+    # All expressions, with the old names in them.
+    uses: Sequence[PlacedUse] = field(default_factory=list)
 
 
-def translate_file(text: str, names: Names) -> TranslatedFile:
-    """Return a file with its expressions translated; raises UnreadableFileError."""
-    if not concerns(text, names):
+def translate_file(text: str, names: Names, *, whole: bool = False) -> TranslatedFile:
+    """Return a file with its expressions translated; raises UnreadableFileError.
+
+    A file without a name of DCGM is not even read, unless the uses of the ``whole`` are wanted.
+    """
+    if not whole and not concerns(text, names):
         return TranslatedFile(text)
     content = text.removeprefix(_MARK)
     documents = read(content)
     places = Places(names)
     try:
-        for document in documents:
-            places.translate(document)
+        places.translate_all(content, documents)
     except RecursionError:
         raise UnreadableFileError("it is nested too deeply") from None
     new = changed(content, places.edits())
     _check(documents, new, places)
     findings = {*places.findings, *(_optional(*pair, at) for pair, at in places.optional.items())}
     mark = text[: len(text) - len(content)]
-    return TranslatedFile(mark + new, places.translated, sorted(findings))
+    findings = {each._replace(place=each.place + len(mark)) for each in findings}
+    uses = sorted(
+        (each._replace(place=each.place + len(mark)) for each in places.uses), key=lambda each: each.place
+    )
+    return TranslatedFile(mark + new, places.translated, sorted(findings), uses)
 
 
 def _optional(old: str, new: str, place: int) -> Finding:
@@ -71,7 +82,11 @@ def records(texts: Iterable[str], names: Names) -> set[str]:
 
     Files that cannot be read have none.
     """
-    rules = [rule for text in texts for rule in _rules(text)]
+    return records_of([rule for text in texts for rule in recording_rules(text)], names)
+
+
+def records_of(rules: Sequence[tuple[str, str]], names: Names) -> set[str]:
+    """Return those of some recording rules, by name and expression."""
     found: set[str] = set()
     while True:
         known = names.with_records(found)
@@ -81,8 +96,8 @@ def records(texts: Iterable[str], names: Names) -> set[str]:
         found = more
 
 
-def _rules(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and expressions of recording rules."""
+def recording_rules(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and expressions of recording rules; none of a file that cannot be read."""
     if "record" not in text:
         return
     try:
@@ -97,10 +112,10 @@ def _rules(text: str) -> Iterator[tuple[str, str]]:
             continue
         seen.add(id(node))
         if isinstance(node, Mapping):
-            if node.word("record") and node.word("expr"):
-                yield node.word("record"), node.word("expr")
+            if node.word("record") and (query := query_of(node)):
+                yield node.word("record"), query.value
             waiting += [part for pair in node.pairs for part in pair]
         elif isinstance(node, List):
             waiting += node.items
         elif isinstance(node, Scalar) and "record:" in node.value and "expr" in node.value:
-            yield from _rules(node.value)
+            yield from recording_rules(node.value)

@@ -25,6 +25,8 @@ class Labels:
     def __init__(self, names: Names, edits: Edits) -> None:
         self._names = names
         self._edits = edits
+        # New labels by the old ones.
+        self.replaced: dict[str, str] = {}
 
     def rename(self, root: Node) -> None:
         """Replace all labels; raises UntranslatableError."""
@@ -98,6 +100,7 @@ class Labels:
         for token in tokens:
             new = self._new(token)
             if new != _label(token):
+                self.replaced[_label(token)] = new
                 quoted = token.kind == "string"
                 self._edits.replace(token.start + quoted, token.end - quoted, new)
 

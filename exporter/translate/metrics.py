@@ -25,8 +25,8 @@ class Metrics:
     def __init__(self, names: Names, edits: Edits) -> None:
         self._names = names
         self._edits = edits
-        # New names that dcgm-exporter prints only if its collector file lists them, by the old ones.
-        self.optional: dict[str, str] = {}
+        # What was replaced, by the old name.
+        self.replaced: dict[str, Series] = {}
 
     def rename(self, selector: Node) -> Series | None:
         """Replace the name of a selector and return what replaces it; raises UntranslatableError."""
@@ -100,8 +100,8 @@ class Metrics:
 
     def _renamed(self, name: str) -> Series | None:
         new = self._names.renamed(name)
-        if new is not None and new.optional:
-            self.optional[name] = new.name
+        if new is not None:
+            self.replaced[name] = new
         return new
 
     def _add_matchers(self, selector: Node, new: Series) -> None:

@@ -1,37 +1,34 @@
 """Finds the expressions of a document: in rules, panels, variables of dashboards, and triggers of KEDA."""
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
 
+from exporter.translate.actions import Span
 from exporter.translate.documents import Mapping, Node, Scalar, Sequence, UnreadableFileError, read, scalars
 from exporter.translate.edits import Edit
 from exporter.translate.expression import Translated, concerns, translate_expression
+from exporter.translate.findings import Finding, Level, listed
+from exporter.translate.leftovers import Handled, leftovers
 from exporter.translate.names import Names, UntranslatableError
+from exporter.translate.queries import field_parts, query_of, variable_parts, variables
 from exporter.translate.templates import alert_text, field_text, legend, variable_pattern, variable_query
+from exporter.translate.uses import PlacedUse, untranslated_use, use_of
 
 Change = Callable[[str, Names], list[Edit]]
 
-# Parts of a panel that name labels as fields.
-_FIELDS: Final = ("transformations", "fieldConfig", "options", "links", "styles", "columns")
 _LEGENDS: Final = ("legendFormat", "textFormat", "titleFormat")
 # Texts for people: they may go on naming old series.
 _TEXTS: Final = frozenset(
     {"title", "description", "summary", "message", "text", "content", "alert", "name", "label", "help"}
     | {"runbook_url", "displayName", "metricName"}
 )
+# Where labels are named outside of expressions: in relabeling, routes, filters and annotations.
+_LABELS: Final = frozenset(
+    {"sourceLabels", "source_labels", "group_by", "groupBy", "equal", "tagKeys", "key", "defaultKeys"}
+)
 _WORD = re.compile(r"[\w:]+")
 _COUNTER = re.compile(r"^ *DCGM_\w+ *, *(?:gauge|counter|label) *,", re.MULTILINE)
-
-
-class Finding(NamedTuple):
-    """What was not translated, or has to be known."""
-
-    place: int
-    level: Literal["problem", "note"]
-    reason: str
-    # What it is about.
-    text: str = ""
 
 
 class Places:
@@ -40,17 +37,31 @@ class Places:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._seen: set[int] = set()
+        # The places of scalars with documents in them.
+        self._documents_at: set[int] = set()
         self.changes: dict[Scalar, list[Edit]] = {}
         self.findings: list[Finding] = []
+        self.uses: list[PlacedUse] = []
         # Expressions with a change.
         self.translated = 0
         # New names that dcgm-exporter prints only if its collector file lists them, with the first place.
         self.optional: dict[tuple[str, str], int] = {}
 
-    def translate(self, root: Node) -> None:
-        """Find all changes of a document."""
-        self._visit(root)
-        self._report_rest(root)
+    def translate_all(self, text: str, documents: Collection[Node]) -> None:
+        """Find all changes of the documents of a text."""
+        for root in documents:
+            self._visit(root)
+            self._report_rest(root)
+        handled = Handled(
+            changed=[Span(edit.start, edit.end) for edit in self.edits()],
+            reported={finding.place for finding in self.findings} | self._documents_at,
+            expressions={use.place for use in self.uses},
+        )
+        for left in leftovers(text, documents, {*self._names.series, *self._names.unequal}, handled):
+            self.findings.append(left)
+            if left.level == "problem":
+                use = untranslated_use(left.reason, self._names, left.reason)
+                self.uses.append(PlacedUse(left.place, "", use))
 
     def _visit(self, node: Node) -> bool:
         """Return whether there are queries for series of DCGM in a part."""
@@ -62,32 +73,25 @@ class Places:
         found = self._own(node)
         for key, value in node.pairs:
             found |= self._embedded(key, value) if isinstance(value, Scalar) else self._visit(value)
-        if found and node.get("targets"):
-            for part in [node.get(key) for key in _FIELDS]:
-                for scalar in scalars(part) if part else ():
-                    self._change(scalar, field_text)
+        for part in field_parts(node) if found else ():
+            for scalar in scalars(part):
+                self._change(scalar, field_text)
         if found and isinstance(node.get("data"), Sequence):  # a rule of Grafana
             self._change_alert(node)
         return found
 
     def _own(self, node: Mapping) -> bool:
         """Translate what a mapping has itself; return whether it is a query for series of DCGM."""
-        expr = node.scalar("expr")
+        expr = query_of(node)
         if expr is not None:
-            made = self._expression(expr, translate_expression)
+            made = self._expression(expr, translate_expression, _owner(node))
             if made is not None and made.is_dcgm:
                 self._change_alert(node)
                 for key in _LEGENDS:
                     self._change(node.scalar(key), legend)
             return made is not None and made.is_dcgm
-        metadata = node.get("metadata")
-        if node.word("type") == "prometheus" and isinstance(metadata, Mapping):
-            query = metadata.scalar("query")
-            return query is not None and bool(self._expression(query, translate_expression))
-        templating = node.get("templating")
-        if isinstance(templating, Mapping):
-            for variable in templating.mappings("list"):
-                self._variable(variable)
+        for variable in variables(node):
+            self._variable(variable)
         return False
 
     def _change_alert(self, rule: Mapping) -> None:
@@ -97,24 +101,24 @@ class Places:
                 self._change(value if isinstance(value, Scalar) else None, alert_text)
 
     def _variable(self, variable: Mapping) -> None:
-        if variable.word("type") not in ("query", ""):
-            return
-        query, definition = variable.get("query"), variable.scalar("definition")
-        scalar = query.scalar("query") if isinstance(query, Mapping) else query
-        made = self._expression(scalar, variable_query) if isinstance(scalar, Scalar) else None
-        if definition is not None and isinstance(scalar, Scalar) and definition.value == scalar.value:
+        scalar, query = variable_parts(variable)
+        definition = variable.scalar("definition")
+        made = self._expression(scalar, variable_query) if scalar is not None else None
+        if definition is not None and scalar is not None and definition.value == scalar.value:
             self._repeat(scalar, definition)
         elif definition is not None and concerns(definition.value, self._names):
             self._expression(definition, variable_query)
-        if made is None or not made.is_dcgm or not isinstance(scalar, Scalar):
+        if made is None or not made.is_dcgm or scalar is None:
             return
         if "query_result" in scalar.value:
             self._change(variable.scalar("regex"), variable_pattern)
-        if isinstance(query, Mapping):
+        if query is not None:
             for key in ("label", "metric"):
                 self._change(query.scalar(key), variable_pattern)
 
-    def _expression(self, scalar: Scalar, translate: Callable[[str, Names], Translated]) -> Translated | None:
+    def _expression(
+        self, scalar: Scalar, translate: Callable[[str, Names], Translated], owner: str = ""
+    ) -> Translated | None:
         """Translate an expression; None if that is not possible, which is reported."""
         if id(scalar) in self._seen:
             return None
@@ -124,10 +128,14 @@ class Places:
             self._set(scalar, made.edits)
         except UntranslatableError as error:
             self._report(scalar, str(error))
+            use = untranslated_use(scalar.value, self._names, str(error))
+            self.uses.append(PlacedUse(scalar.start, owner, use))
             return None
         self.translated += bool(made.edits)
-        for old, new in made.optional.items():
-            self.optional.setdefault((old, new), scalar.start)
+        self.uses.append(PlacedUse(scalar.start, owner, use_of(scalar.value, self._names, made)))
+        for old, new in made.series.items():
+            if new.optional:
+                self.optional.setdefault((old, new.name), scalar.start)
         return made
 
     def _change(self, scalar: Scalar | None, change: Change) -> None:
@@ -163,7 +171,7 @@ class Places:
             id(scalar) in self._seen
             or (isinstance(key, Scalar) and key.value in _TEXTS)
             or not concerns(text, self._names)
-            or not ("expr" in text or "query" in text)
+            or not ("expr" in text or "query" in text or "Query" in text)
         ):
             return False
         try:
@@ -174,13 +182,10 @@ class Places:
             return False
         self._seen.add(id(scalar))
         inner = Places(self._names)
-        for document in documents:
-            inner.translate(document)
-        text_places = scalar.text
-        self.findings += [
-            finding._replace(place=text_places.place(finding.place) if text_places else scalar.start)
-            for finding in inner.findings
-        ]
+        self._documents_at.add(scalar.start)
+        inner.translate_all(text, documents)
+        self.findings += [each._replace(place=_outer_place(scalar, each.place)) for each in inner.findings]
+        self.uses += [each._replace(place=_outer_place(scalar, each.place)) for each in inner.uses]
         for names in inner.optional:
             self.optional.setdefault(names, scalar.start)
         self.translated += inner.translated
@@ -197,23 +202,39 @@ class Places:
                 yield from map(scalar.text.placed, self.changes[scalar])
 
     def _report_rest(self, root: Node) -> None:
-        """Report old names elsewhere: where they are in use is not known."""
+        """Report old names and labels elsewhere: where they are in use is not known."""
         old = {*self._names.series, *self._names.unequal}
         for key, scalar in _with_keys(root):
             if id(scalar) in self._seen:
                 continue
             self._seen.add(id(scalar))
-            if named := sorted(old.intersection(_WORD.findall(scalar.value))):
-                level: Literal["problem", "note"] = "note" if key in _TEXTS else "problem"
-                where = "a text" if level == "note" else "not a known place of an expression"
-                if _COUNTER.search(scalar.value):
-                    where = "a collector file of dcgm-exporter, which decides which names are printed"
-                reason = f"{key or 'a key'} was left as it is: {where}, with {_listed(named)}"
-                self.findings.append(Finding(scalar.start, level, reason))
+            words = _WORD.findall(scalar.value)
+            if named := sorted(old.intersection(words)):
+                self._report_names(key, scalar, named)
+            elif key in _LABELS and (named := sorted(self._names.labels.keys() & set(words))):
+                reason = f"{key} was left as it is: a list of labels, and {listed(named)} is in it"
+                self.findings.append(Finding(scalar.start, "problem", reason))
+
+    def _report_names(self, key: str, scalar: Scalar, named: list[str]) -> None:
+        level: Level = "note" if key in _TEXTS else "problem"
+        where = "a text" if level == "note" else "not a known place of an expression"
+        is_counters = _COUNTER.search(scalar.value) is not None
+        if is_counters:
+            where = "a collector file of dcgm-exporter, which decides which names are printed"
+        reason = f"{key or 'a key'} was left as it is: {where}, with {listed(named)}"
+        self.findings.append(Finding(scalar.start, level, reason))
+        if level == "problem" and not is_counters:
+            self.uses.append(PlacedUse(scalar.start, "", untranslated_use(scalar.value, self._names, where)))
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _owner(node: Mapping) -> str:
+    kinds = [kind for kind in ("alert", "record") if node.word(kind)]
+    return f"{kinds[0]} {node.word(kinds[0])}" if kinds else ""
+
+
+def _outer_place(scalar: Scalar, place: int) -> int:
+    """Return the place in the file of one in the text of a scalar."""
+    return scalar.text.place(place) if scalar.text else scalar.start
 
 
 def _with_keys(root: Node) -> Iterator[tuple[str, Scalar]]:
@@ -231,4 +252,6 @@ def _with_keys(root: Node) -> Iterator[tuple[str, Scalar]]:
             waiting += [(key, item) for item in reversed(node.items)]
         else:
             for name, value in reversed(node.pairs):
-                waiting += [(name.value if isinstance(name, Scalar) else "", value), ("", name)]
+                word = name.value if isinstance(name, Scalar) else ""
+                # The name of a metric of an autoscaler is no text.
+                waiting += [("metric.name" if (key, word) == ("metric", "name") else word, value), ("", name)]

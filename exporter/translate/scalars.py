@@ -34,9 +34,9 @@ class Text:
     def placed(self, edit: Edit) -> Edit:
         """Return a change of this text as a change of the file."""
         start, end, new = edit
-        at = self.starts[start] if start < end or (start == 0 and self.starts) else self.begin
-        if start == end and start > 0:
-            at = self.ends[start - 1]
+        # What is put after a word belongs to its line, and what is put before one does too.
+        after_word = start == end and start > 0 and not self.value[start - 1].isspace()
+        at = self.ends[start - 1] if after_word else self.place(start)
         return Edit(at, self.ends[end - 1] if start < end else at, self.write(new))
 
     def of(self, source: str) -> "Text":
@@ -215,8 +215,9 @@ def _unfolded(characters: list[_Character]) -> Iterator[_Character]:
         after = at
         while after < body and characters[after][0] == "\n":
             after += 1
-        indented = characters[after][0] in " \t" or _line_is_indented(characters, at)
-        if indented:
+        # Those before the first line are no breaks between lines.
+        kept = at == 0 or characters[after][0] in " \t" or _line_is_indented(characters, at)
+        if kept:
             yield from characters[at:after]
         elif after - at == 1:
             yield " ", start, end

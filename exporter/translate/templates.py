@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
+from exporter.translate.actions import actions
 from exporter.translate.edits import Edit, shifted
 from exporter.translate.expression import Translated, concerns, translate_expression
 from exporter.translate.names import Names, UntranslatableError
 from exporter.translate.tokens import tokens
 
-_ACTION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _LABEL = re.compile(r"(?:\$labels|\.Labels)\.(\w+)")
 _NAMED_LABEL = re.compile(r"\b(?:label|index\s+(?:\$labels|\.Labels))\s+[\"`](\w+)[\"`]")
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|`([^`]*)`")
@@ -22,8 +23,8 @@ _WORD = re.compile(r"\w+")
 def alert_text(text: str, names: Names) -> list[Edit]:
     """Return the changes of an annotation or label of an alert on series of DCGM."""
     edits: list[Edit] = []
-    for action in _ACTION.finditer(text):
-        inside = action[0]
+    for action in actions(text):
+        inside = text[action.start : action.end]
         found = [*_labels(_LABEL, inside, names), *_labels(_NAMED_LABEL, inside, names)]
         for quoted in _QUOTED.finditer(inside):
             content = quoted[1] if quoted[1] is not None else quoted[2]
@@ -35,7 +36,7 @@ def alert_text(text: str, names: Names) -> list[Edit]:
                 raise UntranslatableError(f"the query in {inside} is put together")
             inner = translate_expression(content, names)
             found += shifted(inner.edits, quoted.start() + 1)
-        edits += shifted(sorted(found), action.start())
+        edits += shifted(sorted(found), action.start)
     return edits
 
 
@@ -76,18 +77,19 @@ def variable_query(text: str, names: Names) -> Translated:
     label_at = commas[-1] + 1 if commas and "}" not in inner[commas[-1] :] else 0
     series, label = inner[: max(label_at - 1, 0)], inner[label_at:]
     made = translate_expression(series, names, only_series=True) if series.strip() else Translated()
-    edits = [*made.edits]
+    edits, labels = [*made.edits], dict(made.labels)
     if made.is_dcgm or not series.strip():
         name = label.strip()
         new = names.labels.get(name, name) if not series.strip() else names.label(name)
         if new != name:
             at = label_at + label.index(name)
             edits.append(Edit(at, at + len(name), new))
-    return _moved(Translated(edits, made.is_dcgm, made.optional), begin)
+            labels[name] = new
+    return _moved(Translated(edits, made.is_dcgm, made.series, labels), begin)
 
 
 def _moved(made: Translated, by: int) -> Translated:
-    return Translated(shifted(made.edits, by), made.is_dcgm, made.optional)
+    return replace(made, edits=shifted(made.edits, by))
 
 
 def _labels(pattern: re.Pattern[str], text: str, names: Names) -> Iterator[Edit]:

@@ -6,6 +6,7 @@ Variables of Grafana (``$x``, ``${x}``, ``[[x]]``) and templates of Helm (``{{ â
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from exporter.translate.names import UntranslatableError
@@ -13,10 +14,11 @@ from exporter.translate.names import UntranslatableError
 Kind: TypeAlias = Literal["name", "number", "string", "variable", "range", "sign"]
 """``variable`` is a whole variable; a name with a variable in it is a ``name``; ``range`` is ``[5m]``."""
 
-VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\[\[\w+(?::\w+)?\]\]|\{\{.*?\}\}", re.DOTALL)
+VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$\w+|\[\[\w+(?::\w+)?\]\]|\{\{[^{}]*\}\}", re.DOTALL)
 _WORD = re.compile(rf"(?:(?:{VARIABLE.pattern})|[A-Za-z0-9_:.])+(?:(?<=[0-9.][eE])[+-][0-9]+)?", re.DOTALL)
 _STRING = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`")
-_RANGE = re.compile(rf"\[(?:{VARIABLE.pattern}|[^\][$])*\]", re.DOTALL)
+# Possessive: the words of a variable are characters of a range too, so there are many ways to fail.
+_RANGE = re.compile(rf"\[(?:{VARIABLE.pattern}|[^\][$])*+\]", re.DOTALL)
 _SIGN = re.compile(r"==|!=|=~|!~|>=|<=|[-+*/%^<>=@,(){}]")
 _SPACE = re.compile(r"(?:\s|#[^\n]*)+")
 _NUMBER = re.compile(r"\.?[0-9].*|inf|nan", re.IGNORECASE | re.DOTALL)
@@ -58,7 +60,7 @@ class Token:
 
 def tokens(text: str) -> list[Token]:
     """Return the words of an expression, without comments; raises UntranslatableError."""
-    found = list(_tokens(text))
+    found = list(islice(_tokens(text), MOST_TOKENS + 1))
     if len(found) > MOST_TOKENS:
         raise UntranslatableError(f"the expression has more than {MOST_TOKENS} words")
     depth = signs = 0

@@ -6,9 +6,22 @@ from typing import Any
 
 import pynvml
 
+from exporter.commands import silent as commands_silent
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Scenario
-from exporter.doctor import Check, Finding, Report, checks, driver, gpus, kubelet, requests, workloads
+from exporter.doctor import (
+    Check,
+    Finding,
+    Report,
+    checks,
+    driver,
+    gpus,
+    kubelet,
+    own_series,
+    requests,
+    silent,
+    workloads,
+)
 from exporter.doctor.checks import examine
 from exporter.model import CollectorHealth
 from exporter.model.poll_result import NVIDIA_MODULE
@@ -23,7 +36,14 @@ FINDINGS = {
     for finding in vars(module).values()
     if isinstance(finding, Finding)
 }
-"""Every finding by its code."""
+"""Every finding on a node by its code."""
+FINDINGS_OF_RULES = {
+    finding.code: finding
+    for module in (commands_silent, own_series, silent)
+    for finding in vars(module).values()
+    if isinstance(finding, Finding)
+}
+"""Every finding on rules and files."""
 
 
 @dataclass(kw_only=True)

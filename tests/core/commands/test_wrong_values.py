@@ -29,9 +29,9 @@ WRONG = [
     (["--frobnicate"], "--frobnicate"),
     (
         ["serve", "--prometheus-url", "http://127.0.0.1:1"],
-        "serve: --prometheus-url is an option of hub, inspect, advise",
+        "serve: --prometheus-url is an option of doctor, hub, inspect, advise",
     ),
-    (["demo", "--prometheus-ca-file", "/ca.pem"], "demo: --prometheus-ca-file is an option of hub, inspect"),
+    (["demo", "--prometheus-ca-file", "/ca.pem"], "demo: --prometheus-ca-file is an option of doctor, hub"),
     (["frobnicate"], "invalid choice: 'frobnicate'"),
     (["serve", "now"], "now"),
     (["hub", "--prometheus-url", "http://127.0.0.1:1", "--refresh", "0"], "--refresh"),

@@ -53,7 +53,7 @@ def test_every_command_but_translate_has_settings():
         ("config", set(HELP) - {"translate"}),
         ("listen", {"serve", "demo", "hub"}),
         ("frame_ancestors", {"serve", "demo", "hub"}),
-        ("prometheus_url", {"hub", "inspect", "advise"}),
+        ("prometheus_url", {"hub", "inspect", "advise", "doctor"}),
         ("poll_interval", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("pod_labels", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("kubelet_root", {"serve", "snapshot", "doctor", "record", "metrics"}),

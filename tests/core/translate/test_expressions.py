@@ -88,6 +88,14 @@ def test_hostile_expressions_are_refused(text: str, reason: str) -> None:
         translated(text)
 
 
+def test_a_range_without_an_end_is_refused_at_once() -> None:
+    """A pattern that backtracks would take years for this one."""
+    text = "max_over_time(DCGM_FI_DEV_GPU_UTIL[5m " + "$interval5m " * 60
+
+    with pytest.raises(UntranslatableError, match="not expected"):
+        translated(text)
+
+
 def test_numbers_of_any_size_are_harmless() -> None:
     assert translated("DCGM_FI_DEV_GPU_UTIL * 1e99^64^64").endswith(" * 1e99^64^64 * 100")
     assert translated(f"DCGM_FI_DEV_GPU_UTIL * {'9' * 5000}").endswith("9 * 100")

@@ -8,9 +8,11 @@ import yaml
 from alerts.reference_pages import settings_page
 from alerts.thresholds import load_thresholds
 from exporter.doctor import DOCUMENTATION, TROUBLESHOOTING
-from tests.core.commands.doctor_bench import FINDINGS
+from tests.core.commands.doctor_bench import FINDINGS as OF_NODES
+from tests.core.commands.doctor_bench import FINDINGS_OF_RULES
 from tests.tools import ROOT
 
+FINDINGS = OF_NODES | FINDINGS_OF_RULES
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 SYMPTOMS, CODES = PAGE.split("\n## Codes of the doctor\n")
 SECTION = re.compile(r"^### (\S+)\n\n(\w+): ", re.MULTILINE)

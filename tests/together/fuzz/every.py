@@ -12,6 +12,7 @@ from tests.together.fuzz import (
     targets_proc,
     targets_systems,
     targets_texts,
+    targets_translate,
     targets_web,
 )
 from tests.together.fuzz.target import Target
@@ -29,4 +30,5 @@ TARGETS: tuple[Target, ...] = (
     *targets_amd.TARGETS,
     *targets_web.TARGETS,
     *targets_config.TARGETS,
+    *targets_translate.TARGETS,
 )
