@@ -14,7 +14,7 @@ from exporter import metrics
 from exporter.metrics import AnyFamily, Entity, Family, LabelledFamily, Level, Number, field_name
 from exporter.metrics.gpu_parts import VGPU
 from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
-from exporter.model.states import judge_holder
+from exporter.model.states import judge_row
 from exporter.model.xids import explain
 from exporter.wording import encodable
 
@@ -61,7 +61,7 @@ def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any
     """Yield containers with their states at the time of the poll."""
     records = _records("container", metrics.CONTAINER, snapshot)
     for record, row in zip(records, snapshot.containers, strict=True):
-        judged = judge_holder(row, snapshot.timestamp, idle_after)
+        judged = judge_row(snapshot, row, idle_after)
         yield record | dict(zip(_STATE, (list(judged.also), judged.state, judged.quiet_for), strict=True))
 
 

@@ -10,8 +10,7 @@ from exporter import wording
 from exporter.metrics import scaled
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 from exporter.model.conditions import TABLE
-from exporter.model.kubelet import is_unhealthy
-from exporter.model.states import STATE_WORDS, Judgement, judge_holder
+from exporter.model.states import STATE_WORDS, Judgement, judge_row
 from exporter.wording import TIMES, UNKNOWN, decimal, duration, gibibytes, plural, printable, total_text
 
 # Conditions that the line of a GPU shows in place of its readings.
@@ -152,11 +151,6 @@ def state_words(judged: Judgement) -> str:
     return ", ".join(STATE_WORDS[state] + (since if state in resting else "") for state in judged.states)
 
 
-def _reported(row: ContainerRow) -> str:
-    """Return the health of the holder's slices, if Kubernetes reports that they are unhealthy."""
-    return f", reported as {printable(row.health)}" if is_unhealthy(row.health) else ""
-
-
 _Line: TypeAlias = str | tuple[str, ...]
 _HEADINGS = (
     "    HOLDER",
@@ -263,7 +257,7 @@ class _SnapshotLines:
                 _used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
                 _used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
                 # The state at the time of the poll; later activity is unknown.
-                state_words(judge_holder(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
+                state_words(judge_row(self._snapshot, row, self._idle_after)),
             )
 
     def _failures(self) -> Iterator[_Line]:

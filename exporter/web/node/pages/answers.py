@@ -6,6 +6,7 @@ from typing import NamedTuple
 from exporter.formats.advice import advice_paragraphs
 from exporter.metrics import Number
 from exporter.model import ContainerRow
+from exporter.model.conditions import TABLE
 from exporter.model.kubelet import is_unhealthy
 from exporter.web.node.pages.event_list import EventView
 from exporter.web.node.pages.holder_cells import efficiency_of
@@ -226,6 +227,9 @@ def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView
     for gpu in gpus:
         if gpu is not None and not gpu.unread and not answers(gpu):
             yield f"{name_of(gpu)} does not answer."
+        if gpu is not None and answers(gpu):
+            for condition, raised in gpu.raised.items():
+                yield f"{name_of(gpu)} {TABLE[condition].title}: {'; '.join(raised.causes)}."
     if hits:
         newest = hits[0]
         others = f" It is the newest of {len(hits)}." if len(hits) > 1 else ""

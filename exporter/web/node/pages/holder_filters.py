@@ -74,7 +74,7 @@ def _is_chosen(line: HolderLine, query: Query) -> bool:
     return (
         query.namespace in ("", line.row.holder.namespace)
         and query.gpu in ("", number(line))
-        and query.state in ("", line.state)
+        and query.state in ("", *line.scene.judged(line.row).states)
     )
 
 
@@ -123,7 +123,8 @@ def choices(lines: Sequence[HolderLine], query: Query) -> list[Choice]:
     namespaces = Counter(line.row.holder.namespace for line in lines)
     gpus = Counter(number(line) for line in lines)
     gpu_names = {name: f"GPU {name}" for name in gpus if name.isdecimal()}
-    states = Counter(line.state for line in lines)
+    # A row counts in each of its states.
+    states = Counter(state for line in lines for state in line.scene.judged(line.row).states)
     by_urgency: dict[str, int] = {name: states[name] for name in URGENCY if name in states}
     by_name = dict(sorted(namespaces.items()))
     listed = (

@@ -11,7 +11,7 @@ from exporter.advice.model import Advice
 from exporter.doctor import Report
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.kubelet import is_unhealthy
-from exporter.model.states import HolderState, Judgement, judge_holder
+from exporter.model.states import HolderState, Judgement, judge_row
 from exporter.web.kit.elements import Pair, compute_pair, memory_pair
 from exporter.web.node.parameters import Query
 from exporter.wording import is_system
@@ -102,9 +102,7 @@ class Scene:
             if not row.holder.container:
                 self._merged.add((row.device, row.holder.namespace, row.holder.pod))
         # Judged once, for several parts of a page. Rows live as long as the snapshot, so ids are stable.
-        self._judged = {
-            id(row): judge_holder(row, snapshot.timestamp, self.idle_after) for row in snapshot.containers
-        }
+        self._judged = {id(row): judge_row(snapshot, row, self.idle_after) for row in snapshot.containers}
 
     def in_full(self) -> "Scene":
         """Return the same scene for a page that shows all holders."""
