@@ -13,6 +13,7 @@ from exporter.advice.node_windows import advice_of_node
 from exporter.commands.node import Node
 from exporter.doctor.checks import Doctor
 from exporter.exposition import Exposition
+from exporter.history.ended import EndedHolders
 from exporter.history.plan import spans_of
 from exporter.history.ring import History
 from exporter.metrics.selection import Selection
@@ -85,6 +86,8 @@ def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
     poller.subscribe(doctor.record)
     keeper = Keeper()
     poller.subscribe(keeper.record)
+    ended = EndedHolders(settings.history_retention)
+    poller.subscribe(ended.record)
 
     def current() -> Snapshot:
         return poller.snapshot
@@ -106,6 +109,7 @@ def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
             sparkline=Sparklines(history).of,
             advise=advise,
             report=doctor.report,
+            ended=ended,
         ),
         documents=DocumentCache(
             current,

@@ -198,6 +198,7 @@ def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
         measured_use_gpu_seconds=1800.0,
         used_gpu_seconds=1800.0,
         energy_joules=720_000.0,
+        memory_peak=9 * GIB,
     )
     known = life(snapshot([gpu()], [holder("train", totals=totals, processes=2)]))
     unknown = life(snapshot([gpu()], [holder("train", compute_used=None, totals=Totals(first_seen=NOW))]))
@@ -206,6 +207,7 @@ def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
         "GPU time held": "2.0 GPU hours",
         "GPU time used": "30.0 GPU minutes",
         "efficiency": "50 %",
+        "memory peak": "9.0 GiB",
         "energy": "0.20 kWh",
         "processes": "2",
     }

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import escape
 
+from exporter.formats.holder_answers import efficiency_of
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
 from exporter.model.states import STATE_WORDS, HolderState, Judgement
@@ -164,17 +165,6 @@ def efficiency(line: HolderLine) -> TableCell:
     if share is None:
         return TableCell(_unknown(_why_no_efficiency(line)))
     return TableCell(_escaped(f"{decimal(100 * share, 0)} %"))
-
-
-def efficiency_of(row: ContainerRow) -> float | None:
-    """Return the compute that a container used / was entitled to since it was first seen.
-
-    Times at which its use or its entitlement was unknown do not count.
-    """
-    totals = row.totals
-    if totals is None or totals.measured_use_gpu_seconds is None or not totals.measured_gpu_seconds:
-        return None
-    return totals.measured_use_gpu_seconds / totals.measured_gpu_seconds
 
 
 def _why_no_efficiency(line: HolderLine) -> str:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from exporter.advice.model import Advice
 from exporter.doctor import Report
+from exporter.history.ended import EndedHolders
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.kubelet import is_unhealthy
 from exporter.model.states import HolderState, Judgement, judge_row
@@ -78,6 +79,7 @@ class Scene:
     # Returns the advice on a container; one that holds devices of several models has several.
     advise: Callable[[Snapshot, ContainerRef], Sequence[Advice]] = lambda _snapshot, _ref: ()
     report: Callable[[], Report] = lambda: Report("", ())  # the doctor's report
+    ended: EndedHolders = field(default_factory=EndedHolders)
     in_short: bool = True  # whether a device with very many holders shows only some of them
 
     def __post_init__(self) -> None:

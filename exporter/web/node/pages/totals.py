@@ -213,8 +213,8 @@ def _faults(scene: Scene) -> list[Fault]:
 def _holder_findings(scene: Scene) -> Iterator[Finding]:
     by_state: dict[str, list[ContainerRow]] = {}
     for row in scene.snapshot.containers:
-        for state in scene.judged(row).states:
-            by_state.setdefault(state, []).append(row)
+        for name in scene.judged(row).states:
+            by_state.setdefault(name, []).append(row)
     for state, words in _WORDING.items():
         if rows := by_state.get(state):
             size = total_text((row.memory_used for row in rows), gibibytes)
