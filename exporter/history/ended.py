@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from exporter.model import ContainerRef, ContainerRow, DeviceKey, PodRow, Snapshot
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, Snapshot
+from exporter.model.pod_labels import Labels, PodLabels
 
 MOST_DEVICES = 2000
 """Devices of all ended holders together; each takes one to two KiB."""
@@ -30,7 +31,7 @@ class EndedHolder:
 
     holder: ContainerRef
     devices: tuple[EndedDevice, ...]
-    labels: tuple[tuple[str, str], ...]  # the selected labels of its pod
+    labels: Labels  # the selected labels of its pod
     last_seen: float  # Unix time of the last poll that had it
     # Unix time of the first poll from which it is known that it has no device; None while that is unknown.
     gone_at: float | None
@@ -47,7 +48,7 @@ class _Poll(NamedTuple):
 
     at: float
     rows: tuple[ContainerRow, ...]
-    pods: tuple[PodRow, ...]
+    labels: PodLabels
     indexes: Mapping[str, int]
     profiles: Mapping[DeviceKey, str]
 
@@ -138,19 +139,11 @@ def _ended_since(last: _Poll | None, snapshot: Snapshot) -> Iterable[EndedHolder
         yield EndedHolder(
             holder=ref,
             devices=devices,
-            labels=labels_of(last.pods, rows[0]),
+            labels=last.labels.of(rows[0]),
             last_seen=last.at,
             gone_at=None if why else snapshot.timestamp,
             why_unknown=why,
         )
-
-
-def labels_of(pods: Iterable[PodRow], row: ContainerRow) -> tuple[tuple[str, str], ...]:
-    """Return the selected labels of a container's pod."""
-    holder = row.holder
-    named = [pod for pod in pods if (pod.namespace, pod.name) == (holder.namespace, holder.pod)]
-    same = [pod for pod in named if row.pod_uid in ("", pod.uid)]
-    return same[0].labels if len(same) == 1 else ()
 
 
 def _why_unknown(snapshot: Snapshot, devices: Iterable[EndedDevice]) -> str:
@@ -174,7 +167,7 @@ def _poll_of(snapshot: Snapshot) -> _Poll:
     return _Poll(
         at=snapshot.timestamp,
         rows=snapshot.containers,
-        pods=snapshot.pods,
+        labels=PodLabels(snapshot.pods),
         indexes={gpu.uuid: gpu.index for gpu in gpus if gpu.index >= 0},
         profiles={mig.device: mig.reading.profile or "" for mig in snapshot.migs},
     )

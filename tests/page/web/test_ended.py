@@ -230,7 +230,9 @@ async def serving():
     server = Server(make_app(shown.site), ListenAddress("127.0.0.1", 0))
     shown.url = await server.start()
     try:
-        async with ClientSession(base_url=shown.url, skip_auto_headers=("Accept",)) as client:
+        async with ClientSession(
+            base_url=shown.url, auto_decompress=False, skip_auto_headers=("Accept", "Accept-Encoding")
+        ) as client:
             yield shown, client
     finally:
         await server.stop()

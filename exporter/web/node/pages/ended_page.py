@@ -10,6 +10,7 @@ from exporter.formats.text import slices_held
 from exporter.history.ended import EndedDevice, EndedHolder
 from exporter.history.plan import span_seconds, span_text
 from exporter.model import ContainerRef, ContainerRow
+from exporter.model.pod_labels import Labels
 from exporter.web.kit.elements import Pair, compute_pair, memory_pair
 from exporter.web.node.pages.event_list import EventView, hits_of
 from exporter.web.node.pages.holder_cells import row_id
@@ -45,7 +46,7 @@ class EndedPage:
     """The page of a holder that ended."""
 
     holder: ContainerRef
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels  # of its pod
     facts: tuple[str, ...]  # shown under its name
     answers: tuple[AnsweredQuestion, ...]
     devices: tuple[EndedDeviceView, ...]

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from exporter.formats.labels import label_texts
 from exporter.model.states import STATE_WORDS
 from exporter.web.node.pages.holder_cells import HolderLine
 from exporter.web.node.pages.scene import number_of
@@ -107,6 +108,7 @@ _TEXTS: Mapping[str, Callable[[HolderLine], str]] = {
     "slice": lambda line: slice_of(line.scene, line.row).text,
     "sharing": lambda line: f"{line.row.sharing}\n{mode_word(line.row.sharing)}",
     "isolation": lambda line: isolation_word(line.row.isolation),
+    "label": lambda line: "\n".join(label_texts(line.scene.labels.of(line.row))),
 }
 _FIELDS: Mapping[str, Callable[[HolderLine, str], bool]] = {
     "": _in(_everything),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from exporter.formats.holder_answers import AnsweredQuestion, efficiency_of
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
+from exporter.model.pod_labels import Labels
 from exporter.web.kit.elements import Figure, Pair, figure_of
 from exporter.web.node.pages.answers import answers_of
 from exporter.web.node.pages.event_list import EventView, hits_of
@@ -82,6 +83,7 @@ class HolderPage:
     """The page of a holder."""
 
     holder: ContainerRef
+    labels: Labels  # of its pod
     facts: tuple[str, ...]  # shown under its name
     answers: tuple[AnsweredQuestion, ...]
     devices: tuple[HeldView, ...]
@@ -101,6 +103,7 @@ def holder_page(scene: Scene, ref: ContainerRef) -> HolderPage | None:
     unseen = next((why for row in rows if (why := scene.why_processes(row))), "")
     return HolderPage(
         holder=ref,
+        labels=scene.labels.of(rows[0]),
         facts=tuple(_facts_of_all(scene, rows)),
         answers=tuple(answers_of(scene, rows, names, hits)),
         devices=devices,

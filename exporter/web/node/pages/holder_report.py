@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from exporter.formats.holder_text import HolderReport, Part, report_text
+from exporter.formats.labels import label_texts
 from exporter.model import ContainerRef, ContainerRow
 from exporter.web.kit.elements import Figure
 from exporter.web.node.pages.ended_page import EndedDeviceView, EndedPage, ended_page
@@ -28,10 +29,11 @@ def _report(scene: Scene, page: HolderPage | EndedPage, devices: Sequence[Part])
     holder = page.holder
     snapshot, read = scene.snapshot, duration(scene.now - scene.snapshot.timestamp)
     demo = ("DEMO: simulated node; no value here was measured.",) if snapshot.demo else ()
+    labels = [f"labels: {', '.join(label_texts(page.labels))}"] if page.labels else []
     name = f"{holder.namespace}/{holder.pod} {holder.container or '(any container)'}"
     return HolderReport(
         title=f"{name} · {snapshot.node.name} · read {read} ago",
-        facts=(*demo, *page.facts),
+        facts=(*demo, *page.facts, *labels),
         answers=page.answers,
         parts=(*devices, *_events(page.hits)),
     )

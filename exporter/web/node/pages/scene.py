@@ -12,6 +12,7 @@ from exporter.doctor import Report
 from exporter.history.ended import EndedHolders
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.kubelet import is_unhealthy
+from exporter.model.pod_labels import PodLabels
 from exporter.model.states import HolderState, Judgement, judge_row
 from exporter.web.kit.elements import Pair, compute_pair, memory_pair
 from exporter.web.node.parameters import Query
@@ -94,6 +95,7 @@ class Scene:
         self.released = snapshot.node.released if "nvml" in self.failing else ""
         # Resources claimed through DRA have no domain before a slash, and the kubelet does not offer them.
         self.claimed = any(row.resource and "/" not in row.resource for row in snapshot.containers)
+        self.labels = PodLabels(snapshot.pods)
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         self._of_gpu: dict[str, list[ContainerRow]] = defaultdict(list)
         # Pods with a row on a device whose containers cannot be distinguished.
