@@ -22,7 +22,7 @@ from exporter.config.parse import (
 )
 from exporter.documents import choice
 
-CLUSTER_COMMANDS = ("hub", "inspect", "advise")
+CLUSTER_COMMANDS = ("hub", "inspect", "advise", "is")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Settings:
     )
     prometheus_url: str | None = option(
         URL,
-        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect` and `advise` only.",
+        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect`, `advise` and `is` only.",
         commands=CLUSTER_COMMANDS,
     )
     prometheus_token_file: Path | None = option(

@@ -5,11 +5,12 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from exporter.formats.holder_answers import AnsweredQuestion
-from exporter.wording import printable
+from exporter.wording import decimal, printable
 
 WIDTH = 100
 """Characters of a line if the width of the terminal is unknown."""
 _LEAST_WIDTH = 40
+_MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0
 
 
 class Part(NamedTuple):
@@ -59,3 +60,17 @@ def _wrapped(lines: Iterable[str], width: int, indent: str) -> Iterator[str]:
             break_long_words=False,
             break_on_hyphens=False,
         )
+
+
+def gpu_time(seconds: float) -> str:
+    """Return GPU-seconds as text."""
+    if seconds < _HOUR:
+        return f"{decimal(seconds / _MINUTE, 1)} GPU minutes"
+    return f"{decimal(seconds / _HOUR, 1)} GPU hours"
+
+
+def energy(joules: float) -> str:
+    """Return an energy as text."""
+    if joules < _KILOWATT_HOUR / 10:
+        return f"{decimal(joules / _KILOJOULE, 1)} kJ"
+    return f"{decimal(joules / _KILOWATT_HOUR, 2)} kWh"

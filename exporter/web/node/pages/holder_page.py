@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats.holder_answers import AnsweredQuestion, efficiency_of
+from exporter.formats.holder_text import energy, gpu_time
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
 from exporter.model.pod_labels import Labels
 from exporter.web.kit.elements import Figure, Pair, figure_of
@@ -18,7 +19,6 @@ from exporter.web.node.pages.scene import Scene, name_of
 from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
 from exporter.wording import decimal, duration, gibibytes, mode_word
 
-_MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0
 _NOT_YET = "not enough data yet"
 _NEVER = "not measured yet"
 _SOURCES = {
@@ -202,8 +202,8 @@ def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
 def totals_of(row: ContainerRow, why_held: str, why_used: str, why_memory: str) -> Iterator[Fact]:
     """Yield the totals over a holder's life, each with a reason if it is unknown."""
     totals = row.totals or Totals(first_seen=0.0)
-    held = figure_of(totals.entitled_gpu_seconds, _gpu_time, why_held)
-    used = figure_of(totals.used_gpu_seconds, _gpu_time, why_used)
+    held = figure_of(totals.entitled_gpu_seconds, gpu_time, why_held)
+    used = figure_of(totals.used_gpu_seconds, gpu_time, why_used)
     share = efficiency_of(row)
     yield Fact("GPU time held", held, "entitled share of the GPU, summed since it was first seen")
     yield Fact("GPU time used", used, "used share of the GPU, summed since it was first seen")
@@ -216,21 +216,9 @@ def totals_of(row: ContainerRow, why_held: str, why_used: str, why_memory: str) 
     yield Fact("memory peak", peak, "the most memory of all polls since it was first seen")
     yield Fact(
         "energy",
-        figure_of(totals.energy_joules, _energy, "its part of the GPU's energy is not known"),
+        figure_of(totals.energy_joules, energy, "its part of the GPU's energy is not known"),
         "its part of the GPU's energy since it was first seen",
     )
-
-
-def _gpu_time(seconds: float) -> str:
-    if seconds < _HOUR:
-        return f"{decimal(seconds / _MINUTE, 1)} GPU minutes"
-    return f"{decimal(seconds / _HOUR, 1)} GPU hours"
-
-
-def _energy(joules: float) -> str:
-    if joules < _KILOWATT_HOUR / 10:
-        return f"{decimal(joules / _KILOJOULE, 1)} kJ"
-    return f"{decimal(joules / _KILOWATT_HOUR, 2)} kWh"
 
 
 def _neighbours(scene: Scene, row: ContainerRow) -> Iterator[Neighbour]:
