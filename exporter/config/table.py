@@ -79,7 +79,8 @@ class Settings:
     )
     prometheus_url: str | None = option(
         URL,
-        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect`, `advise` and `is` only.",
+        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect`, `advise` and"
+        " `is` only.",
         commands=CLUSTER_COMMANDS,
     )
     prometheus_token_file: Path | None = option(

@@ -102,7 +102,7 @@ def _why_unknown(sample: Sample, nodes: Sequence[Node], kubelets: Answers) -> st
     if node is None:
         return "its node is no longer scraped"
     if node.silent:
-        return f"{node.silent} since then"
+        return f"there is no newer data of its node, as {node.silent}"
 
     def value(name: str) -> float | None:
         return kubelets.by_target(name).get(node.target)

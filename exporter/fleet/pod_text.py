@@ -126,6 +126,23 @@ def date_of(moment: float) -> str:
 
 
 def _faults(found: PodFound) -> Iterator[str]:
+    troubles = list(_troubles(found))
+    yield from troubles
+    hits = {(device.gpu.uuid, xid) for device in found.devices for xid in device.xids or ()}
+    if hits:
+        newest = max((xid for _, xid in hits), key=lambda xid: xid.at)
+        others = f" It is the newest of {len(hits)} kinds." if len(hits) > 1 else ""
+        ago = duration(found.at - newest.at)
+        yield f"XID {newest.code}, {ago} ago, while it was there. {explain(newest.code).meaning}{others}"
+    elif any(device.xids is None for device in found.devices):
+        yield f"Errors of its device are not known here: open {found.devices[0].url}"
+    else:
+        none = "the driver has reported no error since it got its device."
+        yield f"T{none[1:]}" if troubles else f"No: {none}"
+
+
+def _troubles(found: PodFound) -> Iterator[str]:
+    """Yield what is wrong with its GPUs now."""
     first = {device.gpu.uuid: device for device in reversed(found.devices)}
     for device in reversed(first.values()):
         if device.gpu.up is False:
@@ -136,16 +153,6 @@ def _faults(found: PodFound) -> Iterator[str]:
     for device in found.devices:
         if is_unhealthy(device.row.health):
             yield f"Kubernetes reports its slice of {_gpu(device)} as {device.row.health}."
-    hits = {(device.gpu.uuid, xid) for device in found.devices for xid in device.xids or ()}
-    if hits:
-        newest = max((xid for _, xid in hits), key=lambda xid: xid.at)
-        others = f" It is the newest of {len(hits)} kinds." if len(hits) > 1 else ""
-        ago = duration(found.at - newest.at)
-        yield f"XID {newest.code}, {ago} ago, while it was there. {explain(newest.code).meaning}{others}"
-    elif any(device.xids is None for device in found.devices):
-        yield f"Errors of its device are not known here: open {found.devices[0].url}"
-    else:
-        yield "No: the driver has reported no error since it got its device, as far as its exporter knows."
 
 
 def _fits(found: PodFound) -> Iterator[tuple[str, str]]:
@@ -185,7 +192,8 @@ def _lines(device: PodDevice) -> Iterator[str]:
         yield "other holders of this GPU are not known"
     elif not device.others:
         yield "no other known container on this device"
-    yield f"not known here, such as its processes: open {device.url}"
+    free = "" if device.memory is not None else " and the free memory of the device"
+    yield f"not known here, such as its processes{free}: open {device.url}"
 
 
 def _memory(holder: Holder) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from exporter.formats.advice import advice_paragraphs
 from exporter.formats.holder_answers import AnsweredQuestion, HolderFacts, memory_answer, use_answer
-from exporter.model import ContainerRow
+from exporter.model import ContainerRow, GpuRow
 from exporter.model.conditions import TABLE
 from exporter.model.kubelet import is_unhealthy
 from exporter.web.node.pages.event_list import EventView
@@ -58,12 +58,8 @@ def _why_no_advice(rows: Sequence[ContainerRow]) -> str:
 
 def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView]) -> Iterator[str]:
     gpus = [scene.gpus.get(uuid) for uuid in dict.fromkeys(row.device.uuid for row in rows)]
-    for gpu in gpus:
-        if gpu is not None and not gpu.unread and not answers(gpu):
-            yield f"{name_of(gpu)} does not answer."
-        if gpu is not None and answers(gpu):
-            for condition, raised in gpu.raised.items():
-                yield f"{name_of(gpu)} {TABLE[condition].title}: {'; '.join(raised.causes)}."
+    troubles = list(_troubles(scene, rows, gpus))
+    yield from troubles
     if hits:
         newest = hits[0]
         others = f" It is the newest of {len(hits)}." if len(hits) > 1 else ""
@@ -71,9 +67,22 @@ def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView
     elif any(gpu is not None and gpu.unread for gpu in gpus):
         yield "This exporter does not read the events of its device."
     elif all(gpu is not None and gpu.watched for gpu in gpus):
-        yield "No: the driver has reported none since this exporter first saw it."
+        none = "the driver has reported none since this exporter first saw it."
+        yield f"Of events {none}" if troubles else f"No: {none}"
     else:
         yield "Events of its device are not reported here; check the node's kernel log."
+
+
+def _troubles(scene: Scene, rows: Sequence[ContainerRow], gpus: Sequence[GpuRow | None]) -> Iterator[str]:
+    """Yield what is wrong with its GPUs now."""
+    for gpu in gpus:
+        if gpu is None or gpu.unread:
+            continue
+        if not answers(gpu):
+            yield f"{name_of(gpu)} does not answer."
+            continue
+        for condition, raised in gpu.raised.items():
+            yield f"{name_of(gpu)} {TABLE[condition].title}: {'; '.join(raised.causes)}."
     for row in rows:
         gpu = scene.gpus.get(row.device.uuid)
         if gpu is not None and is_unhealthy(row.health):
