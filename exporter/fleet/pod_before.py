@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from exporter.fleet.model import Node, NodeKey
 from exporter.fleet.pages.links import Links
@@ -12,7 +13,9 @@ from exporter.fleet.queries import Answers, HolderKey, ask, earlier, holder_key,
 from exporter.fleet.targets import MissingSeriesError
 
 _INFO = "gpuslice_container_info"
-_LAST, _TIMES, _ANY = "its last containers", "times of its last containers", "holders of any pod"
+_LAST, _ANY = "its last containers", "holders of any pod"
+# Moments at which to look, by the name of the query: a pod may have been there for less than a minute.
+_TIMES = {"times of its last containers": f"{DAYS}d:1m", "times of an hour": "1h:5s"}
 _KUBELET, _UNLISTED = "whether the kubelet answers", "pods that the kubelet does not list"
 # Containers of one pod end at different times, within its grace period.
 _TOGETHER_SECONDS = 300.0
@@ -31,7 +34,7 @@ async def read_before(
     """
     questions = {
         _LAST: f"last_over_time({info}[{DAYS}d])",
-        _TIMES: f"max_over_time(timestamp({info})[{DAYS}d:1m])",
+        **{name: f"max_over_time(timestamp({info})[{reach}])" for name, reach in _TIMES.items()},
     }
     answers = await ask(prometheus, questions, found.at)
     problems = dict(answers.problems)
@@ -45,7 +48,7 @@ async def read_before(
     kubelets = await ask(prometheus, _kubelet_questions(names), found.at)
     problems |= kubelets.problems
     times: dict[HolderKey, float] = defaultdict(float)
-    for sample in answers.samples(_TIMES):
+    for sample in chain.from_iterable(map(answers.samples, _TIMES)):
         times[holder_key(sample)] = max(times[holder_key(sample)], sample.value)
     before = [
         _before(sample, times, _why_unknown(sample, nodes, kubelets), links)

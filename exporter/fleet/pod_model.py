@@ -49,7 +49,7 @@ class PodBefore:
     gpu: str
     resource: str
     model: str
-    until: float | None  # Unix time of its last sample, to a minute; None if that is unknown
+    until: float | None  # Unix time of its last sample, to a minute or better; None if that is unknown
     why_unknown: str  # why it is unknown whether it still has the device, "" if it has not
 
 

@@ -108,7 +108,7 @@ def _facts(found: PodFound) -> Iterator[str]:
 
 def _until(found: PodFound, device: PodBefore) -> str:
     what = f"{device.resource or 'a slice'} of {device.model or 'GPU'} {device.gpu or device.uuid}"
-    when = "at some time"
+    when = f"at some time in the last {DAYS} days"
     if device.until is not None:
         when = f"until {date_of(device.until)}, {duration(found.at - device.until)} ago"
     container = device.holder.container or "a container"
