@@ -265,7 +265,7 @@ def test_labels_of_the_pod_are_below_its_name() -> None:
     labels = (("app.kubernetes.io/name", "train"), ("evil", hostile), ("team", "nlp"), ("tier", "1"))
     pods_of = (PodRow(namespace="ml", name="a", uid="", labels=labels),)
     section = asked("?columns=state", snapshot([gpu()], [holder("a"), holder("b")], pods=pods_of))
-    (cell,) = section.all("span", of="labels")
+    (cell,) = section.all("span", of="pod-labels")
 
     assert cell.text == f"name=train evil={hostile} team=nlp +1"
     assert cell.attributes["title"].startswith(f"app.kubernetes.io/name=train, evil={hostile}, ")

@@ -350,10 +350,10 @@ def test_without_advice_it_says_why(slices, words) -> None:
 def test_labels_of_its_pod_are_shown_in_full() -> None:
     labels = (("app.kubernetes.io/name", "x" * 63), (HOSTILE, "é\u202e"))
     pods = (PodRow(namespace="ml", name="train", uid="", labels=labels),)
-    shown = draw(snapshot([gpu()], [holder("train")], pods=pods)).one("ul", of="labels").all("li")
+    shown = draw(snapshot([gpu()], [holder("train")], pods=pods)).one("ul", of="pod-labels").all("li")
 
     assert [each.text for each in shown] == [
         f"app.kubernetes.io/name= {'x' * 63}",
         f"{HOSTILE}= é\\u202e",
     ]
-    assert not draw(snapshot([gpu()], [holder("train")])).all("ul", of="labels")
+    assert not draw(snapshot([gpu()], [holder("train")])).all("ul", of="pod-labels")

@@ -88,7 +88,7 @@ def _labels(labels: Labels) -> str:
     if not labels:
         return ""
     title = escape(", ".join(label_texts(labels)))
-    return f' <span class="labels" title="{title}">{escape(short_labels(labels))}</span>'
+    return f' <span class="pod-labels" title="{title}">{escape(short_labels(labels))}</span>'
 
 
 def state_text(judged: Judgement) -> str:
