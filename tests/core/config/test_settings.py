@@ -465,7 +465,7 @@ def test_options_of_other_commands_are_unknown(config):
             load_settings({"command": command}, {"GPUSLICE_PROMETHEUS_URL": "no url"}).prometheus_url is None
         )
         assert "'prometheus-url' in " in complaint({"command": command}, file)
-    for command in ("hub", "inspect", "advise"):
+    for command in ("hub", "inspect", "advise", "is"):
         for sources in ({"GPUSLICE_PROMETHEUS_URL": url}, file):
             assert load_settings({"command": command}, sources).prometheus_url == url
 
