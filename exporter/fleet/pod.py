@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from exporter.advice import advise
 from exporter.advice.model import Advice
@@ -59,21 +60,25 @@ async def read_pod(
     if not names:
         return await read_before(prometheus, found, info, nodes, links)
     its_nodes = [answering[target] for target in sorted({target_of(sample) for sample in names})]
-    return await _read_devices(prometheus, found, names, its_nodes, links, idle_after)
+    return await _read_devices(_Context(prometheus, found, links, idle_after), names, its_nodes)
 
 
 def _chosen(found: PodFound) -> str:
     return f"{{namespace={json.dumps(found.namespace)}, pod={json.dumps(found.pod)}}}"
 
 
-async def _read_devices(  # noqa: PLR0913, PLR0917
-    prometheus: Prometheus,
-    found: PodFound,
-    names: Sequence[Sample],
-    nodes: Sequence[Node],
-    links: Links,
-    idle_after: float,
-) -> PodFound:
+class _Context(NamedTuple):
+    """What the reading of a pod needs."""
+
+    prometheus: Prometheus
+    found: PodFound
+    links: Links
+    idle_after: float  # seconds
+
+
+async def _read_devices(context: _Context, names: Sequence[Sample], nodes: Sequence[Node]) -> PodFound:
+    """Return the devices of a pod, by the series ``names`` of its containers on these nodes."""
+    prometheus, found, links, idle_after = context
     uuids = {sample.text("uuid") for sample in names}
     of_nodes = await ask(prometheus, gpu_questions({node.key.name for node in nodes}), found.at)
     of_pod = await ask(prometheus, _questions(_chosen(found), uuids), found.at)

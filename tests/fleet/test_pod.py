@@ -1,131 +1,18 @@
-"""One pod from a Prometheus: what it holds, what it held, what is unknown, and hostile answers."""
+"""One pod from a Prometheus: what it holds, what it held, and what is unknown."""
 
-import asyncio
 import json
 import re
-from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from exporter.fleet.pages.links import NodeUrl
-from exporter.fleet.pod import read_pod
+from exporter.fleet.cluster_advice import read_advice
 from exporter.fleet.pod_json import pod_json
-from exporter.fleet.pod_model import PodFound
 from exporter.fleet.pod_text import pod_text
-from exporter.fleet.prometheus import Prometheus, PrometheusError, Response, Sample, read_vector
 from exporter.fleet.targets import MissingSeriesError
+from exporter.formats.advice import advice_paragraphs
 from tests.core.commands.program import run
-from tests.fleet.answering import (
-    AT,
-    GPU,
-    HOLDER,
-    NODE,
-    TARGET,
-    Answer,
-    Samples,
-    answering,
-    nodes,
-)
-
-GIB = float(1 << 30)
-URL = "http://n1:9836/holder/ml/train-0/main"
-OTHER = {**HOLDER, "namespace": "lab", "pod": "nb", "container": "jupyter"}
-INFO = {
-    "resource": "nvidia.com/gpu",
-    "sharing": "time-slicing",
-    "isolation": "none",
-    "model": "T4",
-    "pod_uid": "u-1",
-}
-SERIES: Mapping[str, Samples] = {
-    "gpuslice_gpu_up": [(GPU, 1.0)],
-    "gpuslice_gpu_info": [({**GPU, "model": "T4", "sharing": "time-slicing"}, 1.0)],
-    "gpuslice_gpu_condition": [
-        ({**GPU, "condition": "needs_reset"}, 1.0),
-        ({**GPU, "condition": "lost"}, 0.0),
-    ],
-    "gpuslice_gpu_holders": [(GPU, 2.0)],
-    "gpuslice_gpu_xid_errors_total": [(GPU, 2.0)],
-    "gpuslice_gpu_xid_last_timestamp_seconds": [
-        ({**GPU, "xid": "31"}, AT - 60),
-        ({**GPU, "xid": "79"}, AT - 90_000),
-    ],
-    "gpuslice_container_info": [({**HOLDER, **INFO}, 1.0), ({**OTHER, **INFO}, 1.0)],
-    "gpuslice_container_slices": [(HOLDER, 1.0), (OTHER, 1.0)],
-    "gpuslice_container_memory_entitled_bytes": [(HOLDER, 4 * GIB), (OTHER, 4 * GIB)],
-    "gpuslice_container_memory_used_bytes": [(HOLDER, 6 * GIB), (OTHER, GIB)],
-    "gpuslice_container_memory_peak_bytes": [(HOLDER, 7 * GIB)],
-    "gpuslice_container_compute_entitled_ratio": [(HOLDER, 0.25), (OTHER, 0.25)],
-    "gpuslice_container_compute_used_ratio": [(HOLDER, 0.0), (OTHER, 0.5)],
-    "gpuslice_container_last_active_timestamp_seconds": [(HOLDER, AT - 3600), (OTHER, AT)],
-    "gpuslice_container_used_gpu_seconds_total": [(HOLDER, 900.0)],
-    "gpuslice_container_entitled_gpu_seconds_total": [(HOLDER, 1800.0)],
-    "gpuslice_container_compute_measured_gpu_seconds_total": [(HOLDER, 1800.0)],
-    "gpuslice_container_held_seconds_total": [(HOLDER, 7200.0)],
-    "gpuslice_container_energy_joules_total": [(HOLDER, 7200.0)],
-}
-KUBELET: Mapping[str, Samples] = {
-    "gpuslice_collector_success": [({**TARGET, **NODE, "collector": "podresources"}, 1.0)],
-    "gpuslice_unlisted_pods": [({**TARGET, **NODE}, 0.0)],
-}
-_NAME = re.compile(r"gpuslice_\w+")
-
-
-def answers(
-    series: Mapping[str, Samples],
-    *,
-    last: Samples | None = None,
-    times: Samples | None = None,
-    silent: bool = False,
-) -> Answer:
-    """Return the answers of a Prometheus with these series now, and with these of the last days."""
-    had_any = "gpuslice_container_info" in series or last
-    fixed: dict[str, Samples] = {
-        "last_over_time(gpuslice_container_info{namespace": last or [],
-        "max_over_time(timestamp(": times or [],
-        "group(gpuslice_container_info or ": [({}, 1.0)] if had_any else [],
-    }
-    if silent:
-        fixed["topk by (cluster, node)"] = []
-
-    def answer(expression: str) -> Samples | str:
-        known = next((samples for start, samples in fixed.items() if expression.startswith(start)), None)
-        known = nodes(expression, "n1") if known is None else known
-        if known is not None:
-            return known
-        name = _NAME.match(expression)
-        if name is None or "_over_time" in expression:
-            return []
-        pod = re.search(r'pod="([^"]*)"', expression)
-        samples = series.get(name.group(), [])
-        return [each for each in samples if pod is None or each[0].get("pod") == pod[1]]
-
-    return answer
-
-
-class Direct(Prometheus):
-    """Answers of a test without a server."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__("http://127.0.0.1:9")
-        self._answer = answer
-
-    async def query(self, expression: str, _at: float | None = None) -> list[Sample]:
-        """Return an answer as the client reads it."""
-        result = [({}, AT)] if expression == "vector(time())" else self._answer(expression)
-        if isinstance(result, str):
-            raise PrometheusError(result)
-        rows = [{"metric": labels, "value": [AT, str(value)]} for labels, value in result]
-        body = {"status": "success", "data": {"resultType": "vector", "result": rows}}
-        return read_vector(Response(200, json.dumps(body).encode()))
-
-
-async def found(answer: Answer, name: str = "ml/train-0") -> PodFound:
-    """Return what is found of a pod."""
-    namespace, _, pod = name.partition("/")
-    return await read_pod(Direct(answer), namespace, pod, idle_after=600, node_url=NodeUrl())
+from tests.fleet.answering import AT, GPU, HOLDER, NODE, TARGET, Samples, answering
+from tests.fleet.pods import GIB, INFO, KUBELET, SERIES, URL, Direct, answers, found, week
 
 
 async def test_a_pod_has_the_answers_of_its_page() -> None:
@@ -180,6 +67,26 @@ async def test_json_has_the_same() -> None:
     assert device | expected == device
     assert [xid["xid"] for xid in device["xids"]] == [31]
     assert [other["pod"] for other in device["others"]] == ["nb"]
+
+
+async def test_with_records_for_advice_its_own_advice_is_there() -> None:
+    """And not that on other pods of its namespace."""
+    without = answers(SERIES)
+
+    def answer(expression: str) -> Samples | str:
+        if expression.startswith('last_over_time(container:gpuslice_last_week:value{namespace="ml"}'):
+            return [*week(HOLDER), *week({**HOLDER, "pod": "other", "uuid": "GPU-2"})]
+        return without(expression)
+
+    advices = (await read_advice(Direct(answer), "ml")).advices
+    shown = await found(answer)
+    text = pod_text(shown, 2000)
+
+    assert len(advices) == 2
+    (mine,) = [each for each in advices if each.window.uses[0].holder.pod == "train-0"]
+    assert all(paragraph in text for paragraph in advice_paragraphs(mine))
+    assert "without records for advice" not in text
+    assert [each["workload"] for each in pod_json(shown)["advice"]] == ["train-0"]
 
 
 async def test_what_is_not_in_prometheus_is_not_known_and_not_0() -> None:
@@ -282,7 +189,7 @@ def _mig(container: str, uuid: str) -> dict[str, str]:
 async def test_each_container_of_the_pod_has_its_device() -> None:
     one, two = _mig("main", "MIG-1"), _mig("side", "MIG-2")
     part = {**GPU, "profile": "1g.5gb"}
-    series: Mapping[str, Samples] = {
+    series = {
         **SERIES,
         "gpuslice_container_info": [({**one, **INFO}, 1.0), ({**two, **INFO}, 1.0)],
         "gpuslice_container_slices": [(one, 1.0), (two, 0.0)],
@@ -357,39 +264,3 @@ def test_a_refused_query_costs_what_it_asked_for(refused) -> None:
         assert "too many samples" in done.stderr
     else:
         assert "too many samples" in done.stdout
-
-
-WORDS = st.text(max_size=12) | st.sampled_from(
-    ["\x1b[2J", "\u202e", "a\nb", "9" * 5000, "MIG-1", "GPU-1", "31"]
-)
-LABELS = st.dictionaries(
-    st.sampled_from([*HOLDER, *INFO, "mig_uuid", "xid", "condition", "health", "gpu"]), WORDS
-)
-VALUES = st.floats() | st.sampled_from([0.0, 1.0, -1.0, 1e308, AT])
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.dictionaries(
-        st.sampled_from([*SERIES, *KUBELET, "gpuslice_mig_info", "gpuslice_container_device_health_info"]),
-        st.lists(st.tuples(LABELS, VALUES), max_size=3),
-        max_size=6,
-    ),
-    st.lists(st.tuples(LABELS, VALUES), max_size=3),
-)
-def test_hostile_answers_end_in_text_and_json(extra, before) -> None:
-    """Labels and values of any kind are escaped, and nothing raises an error of another kind."""
-    names = {"namespace": "ml", "pod": "train-0"}
-    series = {
-        name: [
-            *SERIES.get(name, KUBELET.get(name, [])),
-            *(({**HOLDER, **labels, **names}, value) for labels, value in more),
-        ]
-        for name, more in (SERIES | KUBELET | extra).items()
-        for more in [extra.get(name, [])]
-    }
-    last = [({**HOLDER, **labels, **names}, value) for labels, value in before]
-    for shown in (answers(series), answers(KUBELET, last=last or [(HOLDER, 1.0)], times=last)):
-        result = asyncio.run(found(shown))
-        assert pod_text(result).replace("\n", "").isprintable()
-        json.dumps(pod_json(result))
