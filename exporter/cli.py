@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from exporter import __version__
-from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE
+from exporter.commands import ADVISE, HELP, INSPECT, IS, OPTIONS, TRANSLATE
 from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
 from exporter.config.commands import ALL_COMMANDS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE})
+REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, IS})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -174,6 +174,17 @@ async def _advise(arguments: argparse.Namespace, settings: Settings) -> int:
     return await advise_cluster(settings, arguments.namespace, output=arguments.output)
 
 
+async def _is(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.fleet.commands import describe_pod  # noqa: PLC0415 - see above
+
+    return await describe_pod(
+        settings,
+        arguments.pod,
+        output=arguments.output,
+        node_url_template=arguments.node_url_template,
+    )
+
+
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.metrics import metrics_markdown, node_series  # noqa: PLC0415 - see above
     from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
@@ -211,6 +222,7 @@ COMMANDS = {
     "hub": _hub,
     INSPECT: _inspect,
     ADVISE: _advise,
+    IS: _is,
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from exporter.config.parse import duration
 
-INSPECT, ADVISE, TRANSLATE = "inspect", "advise", "translate"
+INSPECT, ADVISE, TRANSLATE, IS = "inspect", "advise", "translate", "is"
 DEMO_SCENARIO = "showcase"
 _FORMATS = ("text", "json", "csv")
 _PROMETHEUS = (
@@ -113,6 +113,10 @@ def _hub_options(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="time over which GPU-hours are summed. Default: 24h",
     )
+    _add_node_url(parser)
+
+
+def _add_node_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node-url-template",
         default="http://{instance}/",
@@ -159,6 +163,13 @@ def _advise_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _PROMETHEUS
 
 
+def _is_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pod", metavar="NAMESPACE/POD", help="the pod")
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+    _add_node_url(parser)
+    parser.epilog = _PROMETHEUS
+
+
 def _translate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="rules, dashboards or triggers, as YAML or JSON; - is stdin"
@@ -190,6 +201,8 @@ HELP = {
     "hub": "serve the page of the whole cluster, with data from a Prometheus",
     INSPECT: "print the GPUs of the cluster, with held and used amounts, from a Prometheus",
     ADVISE: "print which slice would fit each workload of the cluster, from seven days in a Prometheus",
+    IS: "print what a pod holds and uses of which GPU, from a Prometheus; exit code 0: it holds or uses one, "
+    "1: something could not be read, 3: it held one, 4: no such pod is known to have held one",
 }
 OPTIONS = {
     "demo": _demo_options,
@@ -201,4 +214,5 @@ OPTIONS = {
     "hub": _hub_options,
     INSPECT: _inspect_options,
     ADVISE: _advise_options,
+    IS: _is_options,
 }

@@ -14,6 +14,7 @@ from exporter.commands.node import Node
 from exporter.doctor.checks import Doctor
 from exporter.doctor.requests import RequestLog
 from exporter.exposition import Exposition
+from exporter.history.ended import EndedHolders
 from exporter.history.plan import spans_of
 from exporter.history.ring import History
 from exporter.metrics.selection import Selection
@@ -87,6 +88,8 @@ def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
     poller.subscribe(RequestLog(lambda: poller.evidence, settings).record)
     keeper = Keeper()
     poller.subscribe(keeper.record)
+    ended = EndedHolders(settings.history_retention)
+    poller.subscribe(ended.record)
 
     def current() -> Snapshot:
         return poller.snapshot
@@ -108,6 +111,7 @@ def _site(poller: Poller, exposition: Exposition, history: History) -> Site:
             sparkline=Sparklines(history).of,
             advise=advise,
             report=doctor.report,
+            ended=ended,
         ),
         documents=DocumentCache(
             current,

@@ -88,12 +88,12 @@ class Settings:
         " formats. A holder is active for 1m after its last compute use (for this time if it is"
         " shorter), and quiet in between.",
         default="10m",
-        commands=(*NODE_COMMANDS, "inspect"),
+        commands=(*NODE_COMMANDS, "inspect", "is"),
     )
     gpu_hour_price: float | None = option(
         PRICE,
         "Price of a GPU-hour, of all GPUs alike, for the savings of advice.",
-        commands=(*SERVING_COMMANDS, "inspect", "advise"),
+        commands=(*SERVING_COMMANDS, "inspect", "advise", "is"),
     )
     history_retention: float = option(
         duration("5m", "168h"),

@@ -1,4 +1,4 @@
-"""The cluster, from Prometheus: its page and API (``hub``), and the commands ``inspect`` and ``advise``.
+"""The cluster, from Prometheus: its page and API (``hub``); commands ``inspect``, ``advise`` and ``is``.
 
 The commands begin in ``commands.py``. Queries stand beside what reads their answers.
 
@@ -8,6 +8,7 @@ The commands begin in ``commands.py``. Queries stand beside what reads their ans
 - ``watch.py`` reads the cluster, once and at intervals: ``targets.py`` finds the nodes; ``nodes.py``,
   ``namespaces.py`` (both with ``sums.py``) and ``sick_and_idle.py`` read what the recording rules recorded;
   ``gpus.py`` makes GPUs and holders of the nodes' own series.
+- ``pod.py``, ``pod_before.py`` read one pod (``pod_model.py``); ``pod_text.py``, ``pod_json.py`` write it.
 - ``cluster_advice.py``: the advice, by the windows that ``advice_windows.py`` reads (``advice_queries.py``).
 - ``narrowed.py``: all of these for some namespaces only.
 - ``json_data.py``, ``text.py``, ``csv_tables.py``: a cluster or nodes as JSON, text and CSV.

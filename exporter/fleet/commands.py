@@ -1,7 +1,8 @@
-"""Commands on a cluster, from a Prometheus: ``hub`` serves its page, ``inspect`` and ``advise`` print."""
+"""Commands on a cluster, from a Prometheus: ``hub`` serves its page, the others print."""
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
@@ -13,6 +14,9 @@ from exporter.fleet.json_data import inspection_json
 from exporter.fleet.narrowed import inspection_of, read_advice_of
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
+from exporter.fleet.pod import read_pod
+from exporter.fleet.pod_json import pod_json
+from exporter.fleet.pod_text import pod_text
 from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.request_headers import HeaderError
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError
@@ -29,6 +33,9 @@ from exporter.wording import printable
 # Queries of a large cluster take Prometheus a while.
 _DEADLINE = 60.0
 _FAILED = 1
+_CODES = {"holds": 0, "unknown": _FAILED, "held": 3, "none": 4}
+# Names as Kubernetes allows them.
+_POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]{0,62})/(?P<pod>[a-z0-9][a-z0-9.-]{0,252})")
 Result = TypeVar("Result")
 
 
@@ -156,3 +163,27 @@ async def advise_cluster(settings: Settings, namespaces: Sequence[str], *, outpu
     else:
         print_text(advice_text(found, terminal_width()))
     return _FAILED if found.problems else 0
+
+
+async def describe_pod(settings: Settings, name: str, *, output: str, node_url_template: str) -> int:
+    """Print what a pod, as NAMESPACE/POD, holds and uses, and return the exit code of ``HELP``.
+
+    Raises SettingsError without a Prometheus, or for a name or a template that is not valid.
+    """
+    match = _POD.fullmatch(name)
+    if match is None:
+        raise SettingsError(f"{name!r} is not NAMESPACE/POD, such as ml/train-0")
+    namespace, pod, node_url = match["namespace"], match["pod"], NodeUrl(node_url_template)
+    found = await _read(
+        settings,
+        lambda prometheus: read_pod(
+            prometheus, namespace, pod, idle_after=settings.idle_after, node_url=node_url
+        ),
+    )
+    if found is None:
+        return _FAILED
+    if output == "json":
+        print_text(json.dumps(pod_json(found, settings.gpu_hour_price), indent=2) + "\n")
+    else:
+        print_text(pod_text(found, terminal_width()))
+    return _FAILED if found.problems else _CODES[found.state]

@@ -158,12 +158,13 @@ def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
         "compute_used_gpus": gpu.compute_used.as_dict(),
     }
     if details:
-        data["holders"] = None if gpu.holders is None else [_holder(holder) for holder in gpu.holders]
+        data["holders"] = None if gpu.holders is None else [holder_json(holder) for holder in gpu.holders]
         data["all_holders"] = gpu.all_holders
     return data
 
 
-def _holder(holder: Holder) -> dict[str, Any]:
+def holder_json(holder: Holder) -> dict[str, Any]:
+    """Return a container on a device as JSON data."""
     row = holder.row
     return {
         "namespace": row.holder.namespace,

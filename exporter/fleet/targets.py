@@ -65,10 +65,11 @@ async def read_clock(prometheus: Prometheus) -> float:
     return answer[0].value
 
 
-async def query_targets(prometheus: Prometheus, at: float) -> Targets:
+async def query_targets(prometheus: Prometheus, at: float, *, need_records: bool = True) -> Targets:
     """Return the nodes.
 
-    Raises PrometheusError if a query fails, and MissingSeriesError if there are no nodes, or no records.
+    Raises PrometheusError if a query fails, and MissingSeriesError if there are no nodes, or no records and
+    these are needed.
     """
     answers = await ask(prometheus, QUESTIONS, at)
     more = await ask(prometheus, more_questions(answers), at)
@@ -79,7 +80,7 @@ async def query_targets(prometheus: Prometheus, at: float) -> Targets:
         raise MissingSeriesError(
             "this Prometheus has no series of gpuslice-exporter: does it scrape the nodes?"
         )
-    if not answers.samples("records") and not all(node.silent for node in targets.nodes):
+    if need_records and not answers.samples("records") and not all(node.silent for node in targets.nodes):
         raise MissingSeriesError(
             "this Prometheus has no records of gpuslice-exporter: load alerts/rules/gpuslice-recording.yaml "
             "(see docs/recording-rules.md); new rules have records after a minute"

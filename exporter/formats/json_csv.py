@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from exporter import metrics
+from exporter.formats.labels import label_texts
 from exporter.metrics import AnyFamily, Entity, Family, LabelledFamily, Level, Number, field_name
 from exporter.metrics.gpu_parts import VGPU
 from exporter.model import EventRow, GpuRow, PodRow, ProcessRow, Snapshot
-from exporter.model.states import judge_holder
+from exporter.model.pod_labels import PodLabels
+from exporter.model.states import judge_row
 from exporter.model.xids import explain
 from exporter.wording import encodable
 
+_LABELS = "pod_labels"
 _STATE = ("other_states", "state", "quiet_seconds")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -53,15 +56,16 @@ def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
     """Return the container rows as CSV, as ``csv_text`` does."""
     records = _containers(snapshot, idle_after)
     return csv_text(
-        (*_columns("container", metrics.CONTAINER), *_STATE), (record.values() for record in records)
+        (*_columns("container", metrics.CONTAINER), _LABELS, *_STATE), (record.values() for record in records)
     )
 
 
 def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any]]:
-    """Yield containers with their states at the time of the poll."""
-    records = _records("container", metrics.CONTAINER, snapshot)
+    """Yield containers with their states at the time of the poll, and the labels of their pods."""
+    records, labels = _records("container", metrics.CONTAINER, snapshot), PodLabels(snapshot.pods)
     for record, row in zip(records, snapshot.containers, strict=True):
-        judged = judge_holder(row, snapshot.timestamp, idle_after)
+        judged = judge_row(snapshot, row, idle_after)
+        record[_LABELS] = dict(labels.of(row)) or None
         yield record | dict(zip(_STATE, (list(judged.also), judged.state, judged.quiet_for), strict=True))
 
 
@@ -175,8 +179,11 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 def _cell(value: Any) -> Any:
     """Return a value for a cell of CSV: text that a spreadsheet would run starts with an apostrophe.
 
-    A list is its items, separated by semicolons; a record in it is its values, separated by spaces.
+    A list is its items, separated by semicolons; a record in it is its values, separated by spaces. An object
+    is its ``name=value``, separated likewise.
     """
+    if isinstance(value, dict):
+        value = label_texts(value.items())
     if isinstance(value, list):
         value = "; ".join(
             item if isinstance(item, str) else " ".join(filter(None, item.values())) for item in value

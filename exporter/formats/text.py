@@ -7,11 +7,12 @@ from itertools import chain
 from typing import TypeAlias
 
 from exporter import wording
+from exporter.formats.labels import short_labels
 from exporter.metrics import scaled
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 from exporter.model.conditions import TABLE
-from exporter.model.kubelet import is_unhealthy
-from exporter.model.states import STATE_WORDS, Judgement, judge_holder
+from exporter.model.pod_labels import PodLabels
+from exporter.model.states import STATE_WORDS, Judgement, judge_row
 from exporter.wording import TIMES, UNKNOWN, decimal, duration, gibibytes, plural, printable, total_text
 
 # Conditions that the line of a GPU shows in place of its readings.
@@ -152,11 +153,6 @@ def state_words(judged: Judgement) -> str:
     return ", ".join(STATE_WORDS[state] + (since if state in resting else "") for state in judged.states)
 
 
-def _reported(row: ContainerRow) -> str:
-    """Return the health of the holder's slices, if Kubernetes reports that they are unhealthy."""
-    return f", reported as {printable(row.health)}" if is_unhealthy(row.health) else ""
-
-
 _Line: TypeAlias = str | tuple[str, ...]
 _HEADINGS = (
     "    HOLDER",
@@ -185,6 +181,8 @@ class _SnapshotLines:
         self._snapshot = snapshot
         self._now = now
         self._idle_after = idle_after
+        self._labels = PodLabels(snapshot.pods)
+        self._labelled = any(map(self._labels.of, snapshot.containers))
         self._migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         for row in snapshot.containers:
@@ -229,7 +227,7 @@ class _SnapshotLines:
 
     def _devices(self) -> Iterator[_Line]:
         if self._rows:
-            yield _HEADINGS
+            yield (*_HEADINGS, "LABELS") if self._labelled else _HEADINGS
         for gpu in self._snapshot.gpus:
             yield gpu_line(gpu, self._snapshot.node.released)
             yield from self._holders(DeviceKey(gpu.identity.uuid))
@@ -263,7 +261,8 @@ class _SnapshotLines:
                 _used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
                 _used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
                 # The state at the time of the poll; later activity is unknown.
-                state_words(judge_holder(row, self._snapshot.timestamp, self._idle_after)) + _reported(row),
+                state_words(judge_row(self._snapshot, row, self._idle_after)),
+                *((printable(short_labels(self._labels.of(row))),) if self._labelled else ()),
             )
 
     def _failures(self) -> Iterator[_Line]:

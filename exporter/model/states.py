@@ -3,13 +3,23 @@
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from exporter.model import ContainerRow
+from exporter.model import ContainerRow, Snapshot
+from exporter.model.kubelet import is_unhealthy
 
 # Compute activity of a holder; unknown if its compute is not measured.
 HolderActivity: TypeAlias = Literal["active", "quiet", "idle", "unknown"]
 
 HolderState: TypeAlias = Literal[
-    "active", "quiet", "idle", "idle-memory", "over-share", "over-notional", "unheld", "unknown"
+    "active",
+    "quiet",
+    "idle",
+    "idle-memory",
+    "over-share",
+    "over-notional",
+    "unheld",
+    "unknown",
+    "unhealthy",
+    "contested",
 ]
 
 # Words for each state on pages.
@@ -22,6 +32,9 @@ STATE_WORDS: Mapping[HolderState, str] = {
     "over-notional": "over its notional share",
     "unheld": "uses without holding",
     "unknown": "unknown",
+    # These two are never the only state.
+    "unhealthy": "slice reported unhealthy",
+    "contested": "device held twice",
 }
 
 ACTIVE_SECONDS = 60.0  # time after its last compute use for which a holder is still active
@@ -50,19 +63,34 @@ class Judgement(NamedTuple):
         return self.not_computed_for if self.activity in ("quiet", "idle") else None
 
 
-def judge_holder(row: ContainerRow, now: float, idle_after: float = 600.0) -> Judgement:
+def judge_holder(
+    row: ContainerRow, now: float, idle_after: float = 600.0, *, contested: bool = False
+) -> Judgement:
     """Return the state of a holder at Unix time ``now``.
+
+    ``contested`` is whether it shares a device with another holder that each of them should have alone.
 
     It is active while it computes and for ACTIVE_SECONDS after that, then quiet, and idle after
     ``idle_after`` seconds without compute use. A holder that has never computed is not active.
 
     Use without a slice takes precedence, then use above an enforced share. A share that is not enforced is
     notional: a holder may use compute that others leave, so only memory above it is a state, as others lack
-    that memory. An idle holder is first idle, and also over its notional share.
+    that memory. An idle holder is first idle, and also over its notional share. No state hides another one:
+    what deserves attention is in ``also``.
     """
     activity, seconds = _activity(row, now, idle_after)
     state, *also = _states(row, activity)
+    if is_unhealthy(row.health):
+        also.append("unhealthy")
+    if contested:
+        also.append("contested")
     return Judgement(state, activity, seconds, tuple(also))
+
+
+def judge_row(snapshot: Snapshot, row: ContainerRow, idle_after: float = 600.0) -> Judgement:
+    """Return the state of a holder of a snapshot at the time of its poll."""
+    contested = row.holder in snapshot.node.contested.get(row.device, ())
+    return judge_holder(row, snapshot.timestamp, idle_after, contested=contested)
 
 
 def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[HolderActivity, float | None]:
@@ -78,15 +106,14 @@ def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[HolderA
 
 
 def _states(row: ContainerRow, activity: HolderActivity) -> Iterator[HolderState]:
-    above = _above(row)
-    if above is not None and not (above == "over-notional" and activity == "idle"):
+    above, idle = _above(row), activity == "idle"
+    resting: HolderState = "idle-memory" if idle and row.memory_used else activity
+    if above is None:
+        yield resting
+    elif not idle:
         yield above
-        if activity == "idle":
-            yield activity
     else:
-        yield "idle-memory" if activity == "idle" and row.memory_used else activity
-        if above is not None:
-            yield above
+        yield from (resting, above) if above == "over-notional" else (above, resting)
 
 
 def _above(row: ContainerRow) -> HolderState | None:

@@ -9,6 +9,8 @@ from functools import partial
 from aiohttp import web
 
 from exporter.exposition import accepts_gzip, choose_format
+from exporter.history.ended import EndedHolders
+from exporter.history.plan import span_text
 from exporter.history.ring import History
 from exporter.model import Snapshot
 from exporter.web.kit.application import build_app
@@ -19,8 +21,11 @@ from exporter.web.kit.openapi import describe
 from exporter.web.kit.parameters import prefers_html, requested_format, require_json
 from exporter.web.node.caches import DocumentCache, MetricsCache, PageCache
 from exporter.web.node.openapi import operations
-from exporter.web.node.parameters import PATHS, Kind, requested_place
+from exporter.web.node.parameters import PATHS, Kind, Place, requested_place
 from exporter.web.node.timelines import routes as timeline_routes
+
+# The pages that are also text.
+_AS_TEXT = frozenset({"node", "holder"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +63,15 @@ def page_routes(site: Site, streams: Broadcaster) -> list[web.RouteDef]:
     """Return the routes of pages, and of the streams that keep them up to date."""
 
     async def answer(kind: Kind, request: web.Request) -> web.Response:
-        """Return a page; the node also as text, for programs such as curl."""
+        """Return a page; the node and a holder also as text, for programs such as curl."""
         place = requested_place(kind, request)
-        vary = "Accept, Accept-Encoding" if kind == "node" else "Accept-Encoding"
-        if kind == "node" and not prefers_html(request):
-            text = await site.documents.snapshot_as("text")
-            return await reply(request, text, CONTENT_TYPES["text"], vary=vary)
-        page = await site.pages.html(place)
+        of_text = kind in _AS_TEXT and not prefers_html(request)
+        page = await (_text(site, place) if of_text else site.pages.html(place))
         if page is None:
-            raise web.HTTPNotFound(text=f"No such {kind}; the node page lists all of them.")
-        return await reply(request, page, "text/html; charset=utf-8", vary=vary)
+            raise web.HTTPNotFound(text=_why_none(kind, site.pages.ended))
+        content_type = CONTENT_TYPES["text"] if of_text else "text/html; charset=utf-8"
+        vary = "Accept, Accept-Encoding" if kind in _AS_TEXT else "Accept-Encoding"
+        return await reply(request, page, content_type, vary=vary)
 
     async def follow(kind: Kind, request: web.Request) -> web.StreamResponse:
         return await streams.answer(request, site.pages, requested_place(kind, request))
@@ -76,6 +80,23 @@ def page_routes(site: Site, streams: Broadcaster) -> list[web.RouteDef]:
         *(web.get(f"/{path}", partial(answer, kind)) for kind, path in PATHS.items()),
         *(web.get(f"/live/{path}", partial(follow, kind)) for kind, path in PATHS.items()),
     ]
+
+
+async def _text(site: Site, place: Place) -> bytes | None:
+    if place.kind == "holder":
+        return await site.pages.holder_text(place)
+    return await site.documents.snapshot_as("text")
+
+
+def _why_none(kind: Kind, ended: EndedHolders) -> str:
+    if kind != "holder":
+        return f"No such {kind}; the node page lists all of them."
+    kept = span_text(ended.kept)
+    return (
+        "No container of this name holds or uses a GPU of this node, and none is known that did in the last "
+        f"{kept}. Holders that ended are kept that long (--history-retention), of very many only the newest, "
+        "and none from before the exporter's start. The node page lists those that are there."
+    )
 
 
 def api_routes(site: Site) -> list[web.RouteDef]:

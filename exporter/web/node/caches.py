@@ -7,8 +7,8 @@ queries, so pages are drawn in turns.
 import json
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import TypeVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
@@ -19,10 +19,14 @@ from exporter.exposition import Exposition, Format, Page
 from exporter.formats.advice import advice_csv, advice_document
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
+from exporter.history.ended import EndedHolders
 from exporter.model import ContainerRef, ContainerRow, Snapshot
 from exporter.web.kit.html import Drawing, Opened, page
 from exporter.web.kit.render_queue import RenderQueue, SharedTask, TaskCache
 from exporter.web.node.parameters import Place
+
+if TYPE_CHECKING:
+    from exporter.web.node.pages.scene import Scene
 
 Made = TypeVar("Made")
 # Returns the advice on one container, or on all.
@@ -43,6 +47,7 @@ class PageCache:
     sparkline: Callable[[ContainerRow], Markup] | None = None
     advise: Callable[[Snapshot, ContainerRef], Sequence[Advice]] = lambda _snapshot, _ref: ()
     report: Callable[[], Report] = lambda: Report("", ())
+    ended: EndedHolders = field(default_factory=EndedHolders)
 
     def __post_init__(self) -> None:
         self._cache = TaskCache()
@@ -75,26 +80,46 @@ class PageCache:
         def draw() -> Drawing | None:
             # Imported on first use and in a thread: the pages of most nodes are never opened.
             from exporter.web.node.pages.layout import DRAWN  # noqa: PLC0415
-            from exporter.web.node.pages.scene import Scene  # noqa: PLC0415
 
-            scene = Scene(
-                snapshot,
-                now=now,
-                idle_after=self.idle_after,
-                interval=self.interval,
-                root=place.root,
-                query=place.query,
-                spans=self.spans,
-                sparkline=self.sparkline,
-                advise=self.advise,
-                report=self.report,
-            )
-            return DRAWN[place.kind](scene, *place.names)
+            return DRAWN[place.kind](self._scene(snapshot, now, place), *place.names)
 
         self._cache.renew(snapshot, int(now))
         if refusing and place not in self._cache.tasks:
             self._turns.refuse_where_full()
         return await self._cache.start(place, lambda: in_thread(draw), self._turns).wait()
+
+    async def holder_text(self, place: Place) -> bytes | None:
+        """Return the page of a holder as text, None if there is no such holder."""
+        snapshot, now = self.current(), time.time()
+
+        def write() -> bytes | None:
+            from exporter.web.node.pages.holder_report import holder_text  # noqa: PLC0415 - as above
+
+            text = holder_text(self._scene(snapshot, now, place), *place.names)
+            return None if text is None else text.encode()
+
+        self._cache.renew(snapshot, int(now))
+        key = ("text", place)
+        if key not in self._cache.tasks:
+            self._turns.refuse_where_full()
+        return await self._cache.start(key, lambda: in_thread(write), self._turns).wait()
+
+    def _scene(self, snapshot: Snapshot, now: float, place: Place) -> "Scene":
+        from exporter.web.node.pages.scene import Scene  # noqa: PLC0415 - as above
+
+        return Scene(
+            snapshot,
+            now=now,
+            idle_after=self.idle_after,
+            interval=self.interval,
+            root=place.root,
+            query=place.query,
+            spans=self.spans,
+            sparkline=self.sparkline,
+            advise=self.advise,
+            report=self.report,
+            ended=self.ended,
+        )
 
     async def html(self, place: Place) -> bytes | None:
         """Return a page as HTML, None if its subject does not exist."""

@@ -152,10 +152,10 @@ def test_all_forms_say_each_of_several_states():
     settings = load_settings({"idle_after": "1m"}, {})
     shown = snapshot([gpu()], [idle])
 
-    assert "over its share, idle (2 min)" in FORMATS["text"](shown, settings)
+    assert "over its share, idle, holding memory (2 min)" in FORMATS["text"](shown, settings)
     (row,) = json.loads(FORMATS["json"](shown, settings))["containers"]
-    assert (row["state"], row["other_states"]) == ("over-share", ["idle"])
-    assert FORMATS["csv"](shown, settings).splitlines()[1].endswith(",idle,over-share,120.0")
+    assert (row["state"], row["other_states"]) == ("over-share", ["idle-memory"])
+    assert FORMATS["csv"](shown, settings).splitlines()[1].endswith(",idle-memory,over-share,120.0")
 
 
 def test_rows_fit_into_the_terminal():

@@ -29,7 +29,7 @@ WRONG = [
     (["--frobnicate"], "--frobnicate"),
     (
         ["serve", "--prometheus-url", "http://127.0.0.1:1"],
-        "serve: --prometheus-url is an option of doctor, hub, inspect, advise",
+        "serve: --prometheus-url is an option of doctor, hub, inspect, advise, is",
     ),
     (["demo", "--prometheus-ca-file", "/ca.pem"], "demo: --prometheus-ca-file is an option of doctor, hub"),
     (["frobnicate"], "invalid choice: 'frobnicate'"),

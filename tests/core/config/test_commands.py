@@ -24,6 +24,8 @@ OWN_FLAGS = {
     "--unmasked": {"record"},
     "--count": {"metrics"},
 }
+# What a command cannot do without.
+NEEDED = {TRANSLATE: ["file"], "is": ["ml/train"]}
 FLAG = re.compile(r"^  (?:-\w, )?(--[a-z-]+)", re.MULTILINE)
 
 
@@ -53,13 +55,13 @@ def test_every_command_but_translate_has_settings():
         ("config", set(HELP) - {"translate"}),
         ("listen", {"serve", "demo", "hub"}),
         ("frame_ancestors", {"serve", "demo", "hub"}),
-        ("prometheus_url", {"hub", "inspect", "advise", "doctor"}),
+        ("prometheus_url", {"hub", "inspect", "advise", "is", "doctor"}),
         ("poll_interval", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("pod_labels", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("kubelet_root", {"serve", "snapshot", "doctor", "record", "metrics"}),
         ("kubernetes_api", {"serve", "snapshot", "doctor", "record", "metrics"}),
         ("history_retention", {"serve", "demo"}),
-        ("gpu_hour_price", {"serve", "demo", "hub", "inspect", "advise"}),
+        ("gpu_hour_price", {"serve", "demo", "hub", "inspect", "advise", "is"}),
     ],
 )
 def test_options_belong_to_the_commands_that_use_them(name, commands):
@@ -73,7 +75,7 @@ def test_a_flag_of_another_command_names_the_commands_that_have_it(command):
         if command in commands:
             continue
         for words in ([flag, "value"], [f"{flag}=value"]):
-            done = run(command, *(["file"] if command == TRANSLATE else []), *words)
+            done = run(command, *NEEDED.get(command, ()), *words)
             assert (done.returncode, done.stdout) == (2, "")
             start = f"gpuslice-exporter {command}: {flag} is an option of "
             assert done.stderr.startswith(start)

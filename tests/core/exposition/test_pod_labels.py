@@ -1,5 +1,7 @@
 """The labels of pods: named as in kube-state-metrics, on a series of their own, and only on request."""
 
+import csv
+import io
 import re
 from dataclasses import replace
 
@@ -9,9 +11,12 @@ from hypothesis import strategies as st
 
 from exporter.exposition import Exposition, Format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
+from exporter.formats.labels import short_labels
+from exporter.formats.text import snapshot_text
 from exporter.metrics.holders import label_names
 from exporter.metrics.selection import Selection
-from exporter.model import PodRow
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, NodeRow, PodRow, Snapshot
+from exporter.model.pod_labels import PodLabels
 from tests.core.exposition.test_page import cached_labels
 
 NAME = re.compile(r"label_[a-z0-9_]*")
@@ -97,7 +102,7 @@ def test_without_labels_there_is_no_series(full, bare, parse):
     assert series(left_out) == []
 
 
-def test_json_has_pod_labels_under_their_own_names_and_csv_has_none(full):
+def test_json_has_pod_labels_under_their_own_names(full):
     assert snapshot_json(full)["pods"] == [
         {
             "namespace": "ml",
@@ -107,7 +112,64 @@ def test_json_has_pod_labels_under_their_own_names_and_csv_has_none(full):
         },
         {"namespace": "ml", "pod": "train-0", "pod_uid": "uid-train-0", "labels": {"team": "nlp"}},
     ]
-    assert snapshot_csv(full) == snapshot_csv(replace(full, pods=()))
+
+
+def test_containers_have_the_labels_of_their_pods_as_json_and_csv(full):
+    """Unknown ones, and those of pods without a selected label, are null and empty."""
+    by_pod = {row["pod"]: row["pod_labels"] for row in snapshot_json(full)["containers"]}
+    rows = list(csv.DictReader(io.StringIO(snapshot_csv(full))))
+
+    assert by_pod["nb-anna"] == {"app.kubernetes.io/name": "notebook", "team": "vision"}
+    assert None in by_pod.values()
+    for row in rows:
+        labels = by_pod[row["pod"]] or {}
+        assert row["pod_labels"] == "; ".join(f"{name}={value}" for name, value in labels.items())
+
+
+def test_the_uid_tells_two_pods_of_one_name_apart():
+    rows = [PodRow(namespace="ml", name="a", uid=uid, labels=(("n", uid),)) for uid in ("1", "2")]
+    labels = PodLabels(rows)
+    known = ContainerRow(holder=ContainerRef("ml", "a", "c"), device=DeviceKey("GPU-0"), pod_uid="2")
+
+    assert labels.of(known) == (("n", "2"),)
+    assert labels.of(replace(known, pod_uid="")) == ()
+    assert labels.of(replace(known, pod_uid="3")) == ()
+    assert PodLabels(rows[:1]).of(replace(known, pod_uid="")) == (("n", "1"),)
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ((), ""),
+        ((("app.kubernetes.io/name", "train"), ("team", "nlp")), "name=train team=nlp"),
+        ((("a/name", "1"), ("b/name", "2")), "a/name=1 b/name=2"),
+        (tuple((f"l{number}", "x") for number in range(5)), "l0=x l1=x l2=x +2"),
+        ((("k", "v" * 63),), f"k={'v' * 37}…"),
+    ],
+)
+def test_short_labels_are_few_and_short(labels, text):
+    assert short_labels(labels) == text
+
+
+def test_the_text_has_a_column_of_labels_if_there_are_any(full):
+    labelled, bare = (snapshot_text(each, now=full.timestamp) for each in (full, replace(full, pods=())))
+
+    assert "LABELS" not in bare
+    assert "name=notebook team=vision" in labelled
+    assert next(line for line in labelled.splitlines() if line.startswith("    HOLDER")).endswith("LABELS")
+
+
+@given(labels=st.lists(st.tuples(st.text(), st.text()), max_size=6).map(tuple))
+def test_any_labels_are_safe_in_text_and_csv(labels):
+    """Control characters are escaped, and no cell begins a formula."""
+    row = ContainerRow(holder=ContainerRef("ml", "a", "c"), device=DeviceKey("GPU-0"), pod_uid="u")
+    pods = (PodRow(namespace="ml", name="a", uid="u", labels=labels),)
+    shown = Snapshot(timestamp=0.0, sequence=1, node=NodeRow(name="n"), containers=(row,), pods=pods)
+
+    assert snapshot_text(shown, now=0.0).replace("\n", "").isprintable()
+    (cells,) = csv.DictReader(io.StringIO(snapshot_csv(shown), newline=""))
+    assert not cells["pod_labels"].startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert cells["state"] == "unknown"
 
 
 def test_label_strings_are_cached_as_long_as_the_pod_exists(bare):

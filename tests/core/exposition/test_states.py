@@ -69,10 +69,13 @@ def test_the_state_follows_from_the_numbers(container, state, facts) -> None:
 @pytest.mark.parametrize(
     ("states", "facts"),
     [
-        (("over-share", "idle"), OVER | IDLE),
+        (("over-share", "idle-memory"), OVER | IDLE),
+        (("unheld", "idle-memory"), IDLE | {"slices": 0, "memory_used": 1}),
+        (("active", "unhealthy"), {"compute_used": 0.05, "health": "Unhealthy"}),
+        (("active",), {"compute_used": 0.05, "health": "Unknown"}),
         (("over-share",), OVER | NOT_COMPUTING | {"totals": _quiet(599)}),
         (("idle-memory", "over-notional"), OVER | IDLE | {"isolation": "none"}),
-        (("unheld", "idle"), IDLE | {"slices": 0}),
+        (("unheld", "idle"), IDLE | {"slices": 0, "memory_used": 0}),
         (("over-notional",), OVER | {"isolation": "none"}),
         (("idle",), IDLE | {"memory_used": 0}),
     ],
@@ -83,7 +86,7 @@ def test_a_state_does_not_hide_another_one(container, states, facts) -> None:
 
 
 def test_every_state_has_words() -> None:
-    words = "active quiet idle idle-memory over-share over-notional unheld unknown"
+    words = "active quiet idle idle-memory over-share over-notional unheld unknown unhealthy contested"
     assert set(STATE_WORDS) == set(words.split())
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from markupsafe import Markup
 
-from exporter.model import ContainerRef, DeviceKey, SliceCount, Totals
+from exporter.model import ContainerRef, DeviceKey, PodRow, SliceCount, Totals
 from exporter.web.node.pages.holder_cells import row_id
 from exporter.web.node.pages.holder_columns import COLUMNS
 from exporter.web.node.parameters import Query
@@ -257,3 +257,25 @@ def test_large_pools_are_shortened_on_the_page_of_the_node() -> None:
     assert "and 36 others" in draw(node, root="../").one("ul", of="keys").text
     whole = read(gpu_page(node, "GPU-0", root=""))
     assert len([each for each in whole.one("ul", of="keys").all("li") if re.match(r"\d", each.text)]) == 48
+
+
+def test_labels_of_the_pod_are_below_its_name() -> None:
+    """A few of them in short, all in the tooltip; hostile ones stay text."""
+    hostile = '"><img src=x onerror=alert(1)>'
+    labels = (("app.kubernetes.io/name", "train"), ("evil", hostile), ("team", "nlp"), ("tier", "1"))
+    pods_of = (PodRow(namespace="ml", name="a", uid="", labels=labels),)
+    section = asked("?columns=state", snapshot([gpu()], [holder("a"), holder("b")], pods=pods_of))
+    (cell,) = section.all("span", of="pod-labels")
+
+    assert cell.text == f"name=train evil={hostile} team=nlp +1"
+    assert cell.attributes["title"].startswith(f"app.kubernetes.io/name=train, evil={hostile}, ")
+    assert not section.all("img")
+
+
+def test_the_filter_finds_labels() -> None:
+    pods_of = [PodRow(namespace="ml", name=name, uid="", labels=(("team", name * 3),)) for name in "ab"]
+    node = snapshot([gpu()], [holder("a"), holder("b"), holder("c")], pods=tuple(pods_of))
+
+    assert pods(asked("?q=label:team=aaa", node)) == ["a"]
+    assert pods(asked("?q=-label:team", node)) == ["c"]
+    assert pods(asked("?q=bbb", node)) == ["b"]

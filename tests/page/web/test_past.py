@@ -177,3 +177,16 @@ async def test_an_answer_is_cached_for_a_moment_only(monkeypatch) -> None:
             return "new" in await pods()
 
         await wait_until_async(has_new)
+
+
+async def test_the_figures_of_a_holder_that_ended_do_not_say_now() -> None:
+    """The last steps may be of the time when it was there."""
+    before, after = polls(2), polls(1, pods=("b",))
+    async with past_of(*before, *after) as (client, _):
+
+        async def summaries(pod) -> list[str]:
+            async with client.get(f"/figures/holder/ml/{pod}/main?range=5m") as answer:
+                return [figure["summary"] for figure in json.loads(await answer.read())["figures"]]
+
+        assert set(await summaries("a")) == {"It is no longer there."}
+        assert all(text.startswith("Now ") for text in await summaries("b"))

@@ -14,7 +14,7 @@ from tests.page.web.truth_sentences import (
     is_together,
     unknown_sentences,
 )
-from tests.page.web.views_reading import SCENARIOS
+from tests.page.web.views_reading import GIB, SCENARIOS
 
 
 def answers(shown):
@@ -104,6 +104,7 @@ def is_neighbour(line, other) -> bool:
 
 
 _WORTH = {
+    "GiB": (GIB, 1),
     "GPU minutes": (60, 1),
     "GPU hours": (3600, 1),
     "kJ": (1000, 1),
@@ -118,6 +119,7 @@ def is_fact(of, name, text) -> bool:
     field = {
         "GPU time held": "entitled_gpu_seconds_total",
         "GPU time used": "used_gpu_seconds_total",
+        "memory peak": "memory_peak_bytes",
         "energy": "energy_joules_total",
         "processes": "processes",
     }.get(name)

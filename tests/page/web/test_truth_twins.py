@@ -201,10 +201,8 @@ def is_row(series, key, cells) -> bool:
     used, entitled = re.fullmatch(r"(\S+) / (\S+) GiB", memory).groups()
     computes, share = re.fullmatch(r"(\S+) / (\S+) GPU", compute).groups()
     held, resource = series.of(key, "slices"), series.info(key).get("resource", "")
-    state, _, reported = state.partition(", reported as ")
     duration = re.search(r" \(([^)]*)\)", state)
     words, quiet = re.sub(r" \([^)]*\)", "", state), duration[1] if duration is not None else ""
-    unhealthy = set(informed(series, key, "device_health_info", ("health",))) - {"Healthy", "Unknown"}
     values = [series.of(key, f"memory_{each}_bytes") for each in ("used", "entitled")]
     sizes = [None if value is None else value / GIB for value in values]
     return (
@@ -223,7 +221,6 @@ def is_row(series, key, cells) -> bool:
         and is_number(computes, series.of(key, "compute_used_ratio"), 2)
         and is_number(share, series.of(key, "compute_entitled_ratio"), 2)
         and words == series.states(key)
-        and {reported} - {""} == unhealthy
         and bool(quiet) == bool(re.search("quiet|idle", words))
         and (not quiet or is_duration(quiet, series.quiet_for(key)))
     )

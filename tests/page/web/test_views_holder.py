@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memory, ProcessRow, Totals
+from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memory, PodRow, ProcessRow, Totals
 from exporter.web.kit.html import page
 from exporter.web.node.pages.layout import holder_drawing
 from exporter.web.node.pages.scene import Scene
@@ -198,6 +198,7 @@ def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
         measured_use_gpu_seconds=1800.0,
         used_gpu_seconds=1800.0,
         energy_joules=720_000.0,
+        memory_peak=9 * GIB,
     )
     known = life(snapshot([gpu()], [holder("train", totals=totals, processes=2)]))
     unknown = life(snapshot([gpu()], [holder("train", compute_used=None, totals=Totals(first_seen=NOW))]))
@@ -206,6 +207,7 @@ def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
         "GPU time held": "2.0 GPU hours",
         "GPU time used": "30.0 GPU minutes",
         "efficiency": "50 %",
+        "memory peak": "9.0 GiB",
         "energy": "0.20 kWh",
         "processes": "2",
     }
@@ -343,3 +345,15 @@ def test_unattributed_memory_of_a_gpu_is_not_shown_for_an_unlisted_mig_device() 
 )
 def test_without_advice_it_says_why(slices, words) -> None:
     assert answers(snapshot([gpu()], [shared(slices=slices)]))[3] == words
+
+
+def test_labels_of_its_pod_are_shown_in_full() -> None:
+    labels = (("app.kubernetes.io/name", "x" * 63), (HOSTILE, "é\u202e"))
+    pods = (PodRow(namespace="ml", name="train", uid="", labels=labels),)
+    shown = draw(snapshot([gpu()], [holder("train")], pods=pods)).one("ul", of="pod-labels").all("li")
+
+    assert [each.text for each in shown] == [
+        f"app.kubernetes.io/name= {'x' * 63}",
+        f"{HOSTILE}= é\\u202e",
+    ]
+    assert not draw(snapshot([gpu()], [holder("train")])).all("ul", of="pod-labels")

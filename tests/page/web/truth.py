@@ -170,15 +170,25 @@ class Series:
         return "active" if self.is_active(key) else "quiet"
 
     def states(self, key) -> str:
-        """Return all states of a container: one that holds more, or less, than it uses may be idle too."""
+        """Return all states of a container: none hides another one."""
         state, quiet = self.state(key), self.quiet_for(key)
         idle = not self.of(key, "compute_used_ratio") and quiet is not None and quiet >= self.idle_after
-        if idle and state in ("uses without holding", "over its share"):
-            return f"{state}, idle"
         used, entitled = self.of(key, "memory_used_bytes"), self.of(key, "memory_entitled_bytes")
         notional = self.info(key).get("isolation") == "none"
         over = notional and None not in (used, entitled) and used > entitled
-        return f"{state}, over its notional share" if idle and over else state
+        also = [""]
+        if idle and state in ("uses without holding", "over its share"):
+            also.append("idle, holding memory" if used else "idle")
+        elif idle and over:
+            also.append("over its notional share")
+        if self.health(key) not in ("", "Healthy", "Unknown"):
+            also.append("slice reported unhealthy")
+        return state + ", ".join(also)
+
+    def health(self, key) -> str:
+        """Return what the kubelet reports of its slices, "" if nothing."""
+        samples = self.all("container_device_health_info")
+        return next((sample.labels["health"] for sample in samples if _key(sample.labels) == key), "")
 
     def is_active(self, key) -> bool:
         """Whether a container computes, or was seen computing in the last minute and is not idle yet."""

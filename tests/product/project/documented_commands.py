@@ -156,7 +156,11 @@ def _curl(arguments: list[str]) -> None:
     app = make_app(site_of(lambda: Snapshot(timestamp=0.0, sequence=0, node=NodeRow(name="node"))))
     routes = {route.resource.canonical for route in app.router.routes() if route.resource is not None}
     urls = [re.fullmatch(r"http://localhost:9836(/[^?]*)(?:\?.*)?", word) for word in arguments]
-    _require({url[1] for url in urls if url}, routes, "path")
+    # Parts of a route in braces stand for any name.
+    shapes = [re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route)) for route in routes]
+    paths = {url[1] for url in urls if url}
+    known = {path for path in paths if any(re.fullmatch(shape, path) for shape in shapes)}
+    _require(paths, known, "path")
 
 
 def _python(arguments: list[str]) -> None:

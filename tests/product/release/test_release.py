@@ -95,13 +95,16 @@ async def test_a_file_is_seen_before_the_first_poll(tmp_path: Path) -> None:
         assert release.reason() == f"the file {directory} exists"
 
 
-async def test_the_directory_of_the_file_need_not_exist(tmp_path: Path, caplog) -> None:
+async def test_a_missing_directory_of_the_file_is_no_request(tmp_path: Path, caplog) -> None:
+    """It is logged, because a file in a directory that nothing mounts releases nothing."""
     (tmp_path / "file").touch()
-    for missing in (tmp_path / "none" / "release", tmp_path / "file" / "release"):
-        async with started(missing) as release:
+    for directory in (tmp_path / "none", tmp_path / "file"):
+        caplog.clear()
+        async with started(directory / "release") as release:
             assert release.reason() == ""
-
-    assert caplog.records == []
+        assert [record.getMessage() for record in caplog.records] == [
+            f"cannot look for the release file: the directory {directory} does not exist"
+        ]
 
 
 async def test_an_unreadable_path_is_logged_once_and_opens_no_window(

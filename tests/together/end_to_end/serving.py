@@ -14,6 +14,7 @@ from exporter.config import ListenAddress, load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Scenario
 from exporter.doctor.checks import Doctor
+from exporter.history.ended import EndedHolders
 from exporter.history.ring import History
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
@@ -73,12 +74,15 @@ async def serving(
         poller.subscribe(doctor.record)
         keeper = Keeper()
         poller.subscribe(keeper.record)
+        ended = EndedHolders(settings.history_retention)
+        poller.subscribe(ended.record)
         site = site_of(
             lambda: poller.snapshot,
             lambda: poller.restart_reason,
             doctor.report,
             history,
             lambda snapshot, only: advice_of_node(snapshot, keeper, only),
+            ended=ended,
         )
         poller.subscribe(site.ticker.tick)
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))

@@ -85,6 +85,11 @@ def _without_series() -> Mapping[str, dict[str, Schema]]:
         "Gpu": {"raised": _raised()},
         "Collector": {"message": text("The error and what to do; empty if there is none.")},
         "Container": {
+            "pod_labels": {
+                "type": ["object", "null"],
+                "additionalProperties": {"type": "string"},
+                "description": "Labels of its pod as in pods; null if none is selected, or they are unknown.",
+            },
             "state": choice(STATE_WORDS, "State of the container at the time of the poll."),
             "other_states": listed(choice(STATE_WORDS), "States that it is in besides."),
             "quiet_seconds": idle | {"x-unit": "seconds"},

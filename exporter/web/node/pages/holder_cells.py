@@ -10,15 +10,25 @@ from urllib.parse import quote
 
 from markupsafe import escape
 
+from exporter.formats.holder_answers import efficiency_of
+from exporter.formats.labels import label_texts, short_labels
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
+from exporter.model.pod_labels import Labels
 from exporter.model.states import STATE_WORDS, HolderState, Judgement
 from exporter.web.kit import markup
 from exporter.web.kit.elements import Figure
 from exporter.web.node.pages.picture.cells import Amounts, use_bar
 from exporter.web.node.pages.scene import Scene, number_of
 from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
-from exporter.wording import UNKNOWN, decimal, duration, gibibytes, hundredths, mode_word
+from exporter.wording import (
+    UNKNOWN,
+    decimal,
+    duration,
+    gibibytes,
+    hundredths,
+    mode_word,
+)
 
 _KEPT = 4096
 # A smaller use is drawn as this share of its track, so that it stays visible.
@@ -60,7 +70,7 @@ def row_id(ref: ContainerRef, device: DeviceKey) -> str:
 
 
 def holder(line: HolderLine) -> TableCell:
-    """Return its name with a link to its page, the head of its row."""
+    """Return its name with a link to its page, and the labels of its pod: the head of its row."""
     ref = line.row.holder
     if ref.container:
         container = f'<span class="ct">{escape(ref.container)}</span>'
@@ -68,7 +78,17 @@ def holder(line: HolderLine) -> TableCell:
         container = (
             '<abbr class="ct" title="the containers of this pod cannot be distinguished">any container</abbr>'
         )
-    return TableCell(f"{markup.holder_link(ref, line.scene.root)} {container}")
+    labels = _labels(line.scene.labels.of(line.row))
+    return TableCell(f"{markup.holder_link(ref, line.scene.root)} {container}{labels}")
+
+
+@lru_cache(_KEPT)
+def _labels(labels: Labels) -> str:
+    """Return the labels of a pod in short, all of them in the tooltip."""
+    if not labels:
+        return ""
+    title = escape(", ".join(label_texts(labels)))
+    return f' <span class="pod-labels" title="{title}">{escape(short_labels(labels))}</span>'
 
 
 def state_text(judged: Judgement) -> str:
@@ -164,17 +184,6 @@ def efficiency(line: HolderLine) -> TableCell:
     if share is None:
         return TableCell(_unknown(_why_no_efficiency(line)))
     return TableCell(_escaped(f"{decimal(100 * share, 0)} %"))
-
-
-def efficiency_of(row: ContainerRow) -> float | None:
-    """Return the compute that a container used / was entitled to since it was first seen.
-
-    Times at which its use or its entitlement was unknown do not count.
-    """
-    totals = row.totals
-    if totals is None or totals.measured_use_gpu_seconds is None or not totals.measured_gpu_seconds:
-        return None
-    return totals.measured_use_gpu_seconds / totals.measured_gpu_seconds
 
 
 def _why_no_efficiency(line: HolderLine) -> str:

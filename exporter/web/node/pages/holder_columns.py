@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from exporter.formats.holder_answers import efficiency_of
 from exporter.web.node.pages import holder_cells
 from exporter.web.node.pages.holder_cells import HolderLine, TableCell
 from exporter.web.node.pages.slice_words import URGENCY, slice_of
@@ -101,7 +102,7 @@ COLUMNS: Sequence[Column] = (
         "Efficiency",
         "compute used / entitled while it was measured, since this exporter first saw it",
         holder_cells.efficiency,
-        lambda line: holder_cells.efficiency_of(line.row),
+        lambda line: efficiency_of(line.row),
         align="end",
         shown=False,
     ),

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from exporter.formats.labels import label_texts
 from exporter.model.states import STATE_WORDS
 from exporter.web.node.pages.holder_cells import HolderLine
 from exporter.web.node.pages.scene import number_of
@@ -74,7 +75,7 @@ def _is_chosen(line: HolderLine, query: Query) -> bool:
     return (
         query.namespace in ("", line.row.holder.namespace)
         and query.gpu in ("", number(line))
-        and query.state in ("", line.state)
+        and query.state in ("", *line.scene.judged(line.row).states)
     )
 
 
@@ -107,6 +108,7 @@ _TEXTS: Mapping[str, Callable[[HolderLine], str]] = {
     "slice": lambda line: slice_of(line.scene, line.row).text,
     "sharing": lambda line: f"{line.row.sharing}\n{mode_word(line.row.sharing)}",
     "isolation": lambda line: isolation_word(line.row.isolation),
+    "label": lambda line: "\n".join(label_texts(line.scene.labels.of(line.row))),
 }
 _FIELDS: Mapping[str, Callable[[HolderLine, str], bool]] = {
     "": _in(_everything),
@@ -123,7 +125,8 @@ def choices(lines: Sequence[HolderLine], query: Query) -> list[Choice]:
     namespaces = Counter(line.row.holder.namespace for line in lines)
     gpus = Counter(number(line) for line in lines)
     gpu_names = {name: f"GPU {name}" for name in gpus if name.isdecimal()}
-    states = Counter(line.state for line in lines)
+    # A row counts in each of its states.
+    states = Counter(state for line in lines for state in line.scene.judged(line.row).states)
     by_urgency: dict[str, int] = {name: states[name] for name in URGENCY if name in states}
     by_name = dict(sorted(namespaces.items()))
     listed = (

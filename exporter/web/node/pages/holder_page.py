@@ -5,18 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.formats.holder_answers import AnsweredQuestion, efficiency_of
+from exporter.formats.holder_text import energy, gpu_time
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
+from exporter.model.pod_labels import Labels
 from exporter.web.kit.elements import Figure, Pair, figure_of
-from exporter.web.node.pages.answers import AnsweredQuestion, answers_of
+from exporter.web.node.pages.answers import answers_of
 from exporter.web.node.pages.event_list import EventView, hits_of
-from exporter.web.node.pages.holder_cells import efficiency_of, row_id, state_text
+from exporter.web.node.pages.holder_cells import row_id, state_text
 from exporter.web.node.pages.picture.cells import UNATTRIBUTED, Amounts, Gauge, memory_amounts, use_gauges
 from exporter.web.node.pages.process_table import ProcessTable, place_of, processes_of_holder
 from exporter.web.node.pages.scene import Scene, name_of
 from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
 from exporter.wording import decimal, duration, gibibytes, mode_word
 
-_MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0
 _NOT_YET = "not enough data yet"
 _NEVER = "not measured yet"
 _SOURCES = {
@@ -81,6 +83,7 @@ class HolderPage:
     """The page of a holder."""
 
     holder: ContainerRef
+    labels: Labels  # of its pod
     facts: tuple[str, ...]  # shown under its name
     answers: tuple[AnsweredQuestion, ...]
     devices: tuple[HeldView, ...]
@@ -100,6 +103,7 @@ def holder_page(scene: Scene, ref: ContainerRef) -> HolderPage | None:
     unseen = next((why for row in rows if (why := scene.why_processes(row))), "")
     return HolderPage(
         holder=ref,
+        labels=scene.labels.of(rows[0]),
         facts=tuple(_facts_of_all(scene, rows)),
         answers=tuple(answers_of(scene, rows, names, hits)),
         devices=devices,
@@ -113,10 +117,13 @@ def _facts_of_all(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[str]:
         yield "the containers of this pod cannot be distinguished"
     seen = [row.totals.first_seen for row in rows if row.totals is not None]
     if seen:
-        yield f"seen for {duration(scene.snapshot.timestamp - min(seen))}, since {_at(min(seen))}"
+        yield f"seen for {duration(scene.snapshot.timestamp - min(seen))}, since {date_of(min(seen))}"
     uids = {row.pod_uid for row in rows if row.pod_uid}
     if len(uids) == 1:
         yield f"pod uid {uids.pop()}"
+    earlier = scene.ended.find(rows[0].holder)
+    if earlier is not None:
+        yield f"an earlier pod of this name was here until {date_of(earlier.last_seen)}"
 
 
 def _held(scene: Scene, row: ContainerRow) -> HeldView:
@@ -157,12 +164,13 @@ def _since(scene: Scene, row: ContainerRow, state: str) -> str:
         return "computing now"
     lasted = duration(seconds)
     if state in ("quiet", "idle", "idle-memory"):
-        return f"for {lasted}, since {_at(totals.last_active)}"
+        return f"for {lasted}, since {date_of(totals.last_active)}"
     return f"last computed {lasted} ago" if totals.seen_computing else f"not seen computing in {lasted}"
 
 
-def _at(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(moment))
+def date_of(moment: float, *, seconds: bool = False) -> str:
+    """Return a Unix time as a date, to the minute or the second."""
+    return time.strftime(f"%Y-%m-%d %H:%M{':%S' if seconds else ''} UTC", time.gmtime(moment))
 
 
 def _measures(scene: Scene, row: ContainerRow) -> tuple[Measure, ...]:
@@ -180,11 +188,22 @@ def _source(name: str, pair: Pair) -> str:
 
 
 def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
-    totals = row.totals or Totals(first_seen=scene.snapshot.timestamp)
     why_held = scene.why_entitled(row) if row.compute_entitled is None else _NOT_YET
     why_used = scene.why_compute(row) if row.compute_used is None else _NEVER
-    held = figure_of(totals.entitled_gpu_seconds, _gpu_time, why_held)
-    used = figure_of(totals.used_gpu_seconds, _gpu_time, why_used)
+    why_memory = scene.why_memory(row) if row.memory_used is None else _NEVER
+    yield from totals_of(row, why_held, why_used, why_memory)
+    yield Fact(
+        "processes",
+        figure_of(row.processes, str, scene.why_processes(row) or "the driver does not list them"),
+        "with a context on the device",
+    )
+
+
+def totals_of(row: ContainerRow, why_held: str, why_used: str, why_memory: str) -> Iterator[Fact]:
+    """Yield the totals over a holder's life, each with a reason if it is unknown."""
+    totals = row.totals or Totals(first_seen=0.0)
+    held = figure_of(totals.entitled_gpu_seconds, gpu_time, why_held)
+    used = figure_of(totals.used_gpu_seconds, gpu_time, why_used)
     share = efficiency_of(row)
     yield Fact("GPU time held", held, "entitled share of the GPU, summed since it was first seen")
     yield Fact("GPU time used", used, "used share of the GPU, summed since it was first seen")
@@ -193,28 +212,13 @@ def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
         figure_of(share, lambda value: f"{decimal(100 * value, 0)} %", held.why or used.why or _NOT_YET),
         "GPU time used / held, while its use was measured",
     )
+    peak = figure_of(totals.memory_peak, lambda size: f"{gibibytes(size)} GiB", why_memory)
+    yield Fact("memory peak", peak, "the most memory of all polls since it was first seen")
     yield Fact(
         "energy",
-        figure_of(totals.energy_joules, _energy, "its part of the GPU's energy is not known"),
+        figure_of(totals.energy_joules, energy, "its part of the GPU's energy is not known"),
         "its part of the GPU's energy since it was first seen",
     )
-    yield Fact(
-        "processes",
-        figure_of(row.processes, str, scene.why_processes(row) or "the driver does not list them"),
-        "with a context on the device",
-    )
-
-
-def _gpu_time(seconds: float) -> str:
-    if seconds < _HOUR:
-        return f"{decimal(seconds / _MINUTE, 1)} GPU minutes"
-    return f"{decimal(seconds / _HOUR, 1)} GPU hours"
-
-
-def _energy(joules: float) -> str:
-    if joules < _KILOWATT_HOUR / 10:
-        return f"{decimal(joules / _KILOJOULE, 1)} kJ"
-    return f"{decimal(joules / _KILOWATT_HOUR, 2)} kWh"
 
 
 def _neighbours(scene: Scene, row: ContainerRow) -> Iterator[Neighbour]:

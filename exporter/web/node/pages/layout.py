@@ -4,21 +4,21 @@ They are made from a snapshot by pure functions.
 """
 
 import re
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from mmap import ACCESS_READ, mmap
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
-from exporter.model import CollectorHealth, ContainerRef, Snapshot
+from exporter.model import ContainerRef
 from exporter.web.kit.html import Drawing, piece
 from exporter.web.kit.http.assets import library
 from exporter.web.node.pages.doctor_page import doctor_view
+from exporter.web.node.pages.ended_page import ended_list, ended_page
 from exporter.web.node.pages.event_list import event_views
 from exporter.web.node.pages.gpu_page import gpu_readings, no_events, part_views, topology_rows
+from exporter.web.node.pages.head import head
 from exporter.web.node.pages.holder_page import holder_page
 from exporter.web.node.pages.holder_table import holder_table
 from exporter.web.node.pages.notices import condition_notices, missing_gpus, missing_holders, notices
@@ -26,17 +26,7 @@ from exporter.web.node.pages.picture.gpu_rows import gpu_view
 from exporter.web.node.pages.process_table import processes_of_gpu
 from exporter.web.node.pages.scene import Scene, anchor_of, answers
 from exporter.web.node.pages.totals import cards
-from exporter.wording import TIMES, duration, mode_word, plural
 
-# Data is old after this many seconds (after which the exporter, by default, stops showing it) and intervals.
-_OLD_SECONDS, _OLD_INTERVALS = 60.0, 3
-# Short names of the collectors.
-_SOURCES = {
-    "nvml": "driver",
-    "podresources": "kubelet",
-    "processes": "processes",
-    "identity": "pod names",
-}
 DEFAULT = "1h"
 _STYLED = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 _FILTERS = {"node": (), "gpu": ("uuid",), "holder": ("namespace", "pod", "container")}
@@ -61,6 +51,7 @@ def node_drawing(scene: Scene) -> Drawing:
             "gpus-none": piece("pieces/cards.html", "panel", "gpus-none", missing_gpus(scene)),
             "holders-none": piece("pieces/cards.html", "panel", "holders-none", missing_holders(scene)),
             "timeline": _timeline(scene, "node"),
+            "ended": piece("pieces/ended.html", "ended_list", ended_list(scene), scene.root),
             **gpus,
             **table.pieces,
         },
@@ -89,6 +80,7 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
             "gpu": piece("pieces/gpu_row.html", "gpu_row", view, scene.root, "gpu", False),
             "holders-none": piece("pieces/cards.html", "panel", "holders-none", None),
             "timeline": _timeline(scene, "gpu", uuid),
+            "ended": piece("pieces/ended.html", "ended_list", ended_list(scene, uuid), scene.root),
             "processes": piece(
                 "pieces/processes.html", "processes_of", processes_of_gpu(scene, gpu), scene.root
             ),
@@ -104,10 +96,11 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
 
 
 def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Drawing | None:
-    """Return the page of one holder; None if no such container holds or uses a device."""
-    page = holder_page(scene, ContainerRef(namespace, pod, container))
+    """Return the page of one holder, also of one that ended; None if neither is known."""
+    names = namespace, pod, container
+    page = holder_page(scene, ContainerRef(*names))
     if page is None:
-        return None
+        return _ended_drawing(scene, names)
     devices = {
         device.id: piece("pieces/holder.html", "device_of", device, scene.root) for device in page.devices
     }
@@ -120,8 +113,38 @@ def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Dr
             "name": piece("pieces/holder.html", "name_of_holder", shown, page, scene.root),
             "status": piece("pieces/head.html", "status_of", shown),
             "answers": piece("pieces/holder.html", "answers_of", page.answers),
-            "timeline": _timeline(scene, "holder", namespace, pod, container),
+            "devices-name": piece("pieces/holder.html", "devices_name", "What it holds and uses"),
+            "legend": piece("pieces/holder.html", "legend", True),
+            "timeline": _timeline(scene, "holder", *names),
             "processes": piece("pieces/processes.html", "processes_of", page.processes, scene.root, True),
+            "events": piece("pieces/holder.html", "hits_of", page.hits),
+            **devices,
+        },
+        {"devices": tuple(devices)},
+    )
+
+
+def _ended_drawing(scene: Scene, names: tuple[str, str, str]) -> Drawing | None:
+    """Return the same page of a holder that ended: an open page turns into it."""
+    page = ended_page(scene, ContainerRef(*names))
+    if page is None:
+        return None
+    devices = {
+        device.id: piece("pieces/ended.html", "device_of", device, scene.root) for device in page.devices
+    }
+    shown = head(scene)
+    return _drawing(
+        scene,
+        "holder.html",
+        f"{names[0]}/{names[1]} (ended) · {shown.node}",
+        {
+            "name": piece("pieces/ended.html", "name_of_ended", shown, page, scene.root),
+            "status": piece("pieces/head.html", "status_of", shown),
+            "answers": piece("pieces/holder.html", "answers_of", page.answers),
+            "devices-name": piece("pieces/holder.html", "devices_name", "What it held and used"),
+            "legend": piece("pieces/holder.html", "legend", False),
+            "timeline": _timeline(scene, "holder", *names, usual=page.span),
+            "processes": piece("pieces/ended.html", "no_processes"),
             "events": piece("pieces/holder.html", "hits_of", page.hits),
             **devices,
         },
@@ -158,8 +181,9 @@ DRAWN: Mapping[str, Callable[..., Drawing | None]] = {
 }
 
 
-def _timeline(scene: Scene, kind: str, *names: str) -> str:
-    return piece("pieces/timeline.html", "timeline_of", timeline_view(scene, kind, *names), scene.root)
+def _timeline(scene: Scene, kind: str, *names: str, usual: str = DEFAULT) -> str:
+    view = timeline_view(scene, kind, *names, usual=usual)
+    return piece("pieces/timeline.html", "timeline_of", view, scene.root)
 
 
 def _drawing(
@@ -172,76 +196,6 @@ def _drawing(
     demo = scene.snapshot.demo
     title = f"{title} (demo)" if demo else title
     return Drawing(layout=layout, title=title, pieces=pieces, lists=lists, facts={"demo": demo})
-
-
-class Source(NamedTuple):
-    """The state of one collector."""
-
-    name: str
-    look: str  # good, bad or note
-    word: str  # "" if good
-    title: str  # its name in the metrics and its error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The first lines of the page."""
-
-    node: str
-    modes: tuple[str, ...]  # ways of sharing
-    facts: tuple[str, ...]
-    polled: str
-    polled_at: str
-    old: bool  # whether the last poll is older than ``old_after`` seconds
-    old_after: float
-    sources: tuple[Source, ...]
-    doctor: str  # address of the doctor page
-    degraded: bool  # whether a source fails or data is missing
-
-
-def head(scene: Scene) -> Head:
-    """Return the head of the page: the node and its sources."""
-    snapshot = scene.snapshot
-    age = max(scene.now - snapshot.timestamp, 0.0)
-    old_after = max(_OLD_SECONDS, _OLD_INTERVALS * scene.interval)
-    blind = bool(snapshot.node.blind) or (bool(snapshot.gpus) and not snapshot.node.process_view)
-    failing = scene.failing.keys() - ({"nvml"} if scene.released else set())
-    return Head(
-        node=snapshot.node.name,
-        modes=tuple(
-            dict.fromkeys(mode_word(gpu.sharing) for gpu in snapshot.gpus if answers(gpu) or gpu.unread)
-        ),
-        facts=tuple(_facts(snapshot)),
-        polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
-        polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
-        old=age > old_after,
-        old_after=old_after,
-        sources=tuple(_source(scene, health) for health in snapshot.collectors),
-        doctor=f"{scene.root}doctor",
-        degraded=bool(snapshot.sequence and (failing or blind)),
-    )
-
-
-def _source(scene: Scene, health: CollectorHealth) -> Source:
-    look, word = ("good", "") if health.success else ("bad", "failing")
-    if health.name == "nvml" and scene.released:
-        look, word = "note", "released"
-    title = f"{health.name}: {health.message or ('answers' if health.success else 'fails')}"
-    return Source(_SOURCES.get(health.name, health.name), look, word, title)
-
-
-def _facts(snapshot: Snapshot) -> Iterator[str]:
-    models = Counter(gpu.identity.model.removeprefix("NVIDIA ") for gpu in snapshot.gpus)
-    if models:
-        named = (f"{count} {TIMES} {model or 'GPU of unknown model'}" for model, count in models.items())
-        yield ", ".join(named)
-    elif snapshot.node.gpu_count is not None:
-        yield plural(snapshot.node.gpu_count, "GPU")
-    driver = snapshot.node.driver
-    if driver is not None and driver.driver_version:
-        yield f"driver {driver.driver_version}"
-    if driver is not None and driver.cuda_version:
-        yield f"CUDA {driver.cuda_version}"
 
 
 class RangeLink(NamedTuple):
@@ -261,9 +215,9 @@ class TimelineView(NamedTuple):
     styled: tuple[str, ...]  # ids that Plotly must find, or it adds styles, which the policy forbids
 
 
-def timeline_view(scene: Scene, kind: str, *names: str) -> TimelineView:
-    """Return the timelines of a page, by its kind and subject (see ``Place``)."""
-    usual = DEFAULT if DEFAULT in scene.spans or not scene.spans else scene.spans[-1]
+def timeline_view(scene: Scene, kind: str, *names: str, usual: str = DEFAULT) -> TimelineView:
+    """Return the timelines of a page, by its kind and subject (see ``Place``); ``usual`` is their range."""
+    usual = usual if usual in scene.spans or not scene.spans else scene.spans[-1]
     span = scene.query.span or usual
     path = "/".join(quote(name, safe="") for name in (kind, *names))
     filters = [(key, name) for key, name in zip(_FILTERS[kind], names, strict=True) if name]

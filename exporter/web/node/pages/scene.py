@@ -9,9 +9,11 @@ from markupsafe import Markup
 
 from exporter.advice.model import Advice
 from exporter.doctor import Report
+from exporter.history.ended import EndedHolders
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Memory, MigRow, Snapshot
 from exporter.model.kubelet import is_unhealthy
-from exporter.model.states import HolderState, Judgement, judge_holder
+from exporter.model.pod_labels import PodLabels
+from exporter.model.states import HolderState, Judgement, judge_row
 from exporter.web.kit.elements import Pair, compute_pair, memory_pair
 from exporter.web.node.parameters import Query
 from exporter.wording import is_system
@@ -78,6 +80,7 @@ class Scene:
     # Returns the advice on a container; one that holds devices of several models has several.
     advise: Callable[[Snapshot, ContainerRef], Sequence[Advice]] = lambda _snapshot, _ref: ()
     report: Callable[[], Report] = lambda: Report("", ())  # the doctor's report
+    ended: EndedHolders = field(default_factory=EndedHolders)
     in_short: bool = True  # whether a device with very many holders shows only some of them
 
     def __post_init__(self) -> None:
@@ -92,6 +95,7 @@ class Scene:
         self.released = snapshot.node.released if "nvml" in self.failing else ""
         # Resources claimed through DRA have no domain before a slash, and the kubelet does not offer them.
         self.claimed = any(row.resource and "/" not in row.resource for row in snapshot.containers)
+        self.labels = PodLabels(snapshot.pods)
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         self._of_gpu: dict[str, list[ContainerRow]] = defaultdict(list)
         # Pods with a row on a device whose containers cannot be distinguished.
@@ -102,9 +106,7 @@ class Scene:
             if not row.holder.container:
                 self._merged.add((row.device, row.holder.namespace, row.holder.pod))
         # Judged once, for several parts of a page. Rows live as long as the snapshot, so ids are stable.
-        self._judged = {
-            id(row): judge_holder(row, snapshot.timestamp, self.idle_after) for row in snapshot.containers
-        }
+        self._judged = {id(row): judge_row(snapshot, row, self.idle_after) for row in snapshot.containers}
 
     def in_full(self) -> "Scene":
         """Return the same scene for a page that shows all holders."""

@@ -10,6 +10,8 @@ from exporter.wording import TIMES, UNKNOWN, plural
 
 # The states of holders, the most urgent first.
 URGENCY: Sequence[HolderState] = (
+    "unhealthy",
+    "contested",
     "over-share",
     "unheld",
     "over-notional",

@@ -167,18 +167,18 @@ def _not_found(node: NodeRow) -> int:
 
 
 def _attention(scene: Scene) -> Card:
-    states, node = [scene.state(row) for row in scene.snapshot.containers], scene.snapshot.node
+    states, node = [scene.judged(row).states for row in scene.snapshot.containers], scene.snapshot.node
     counts = (
         (len(_lost(scene)) + len(_unhealthy(scene)), "GPU"),
         (len(_faults(scene)), "fault"),
         (_not_found(node) + len(node.contested), "allocation"),
-        (sum(state in _WORDING for state in states), "holder"),
+        (sum(not _WORDING.keys().isdisjoint(of_row) for of_row in states), "holder"),
         (len(scene.failing), "source"),
     )
     nouns = [plural(count, noun) for count, noun in counts if count]
     failing = plural(len(scene.failing), "source")
     sources = (Finding("bad", f"{failing} failing", "#health"),) if scene.failing else ()
-    unknown = states.count("unknown")
+    unknown = sum("unknown" in of_row for of_row in states)
     return Card(
         name="Needs attention",
         figure=Figure(nouns[0] if nouns else "nothing"),
@@ -213,7 +213,8 @@ def _faults(scene: Scene) -> list[Fault]:
 def _holder_findings(scene: Scene) -> Iterator[Finding]:
     by_state: dict[str, list[ContainerRow]] = {}
     for row in scene.snapshot.containers:
-        by_state.setdefault(scene.state(row), []).append(row)
+        for name in scene.judged(row).states:
+            by_state.setdefault(name, []).append(row)
     for state, words in _WORDING.items():
         if rows := by_state.get(state):
             size = total_text((row.memory_used for row in rows), gibibytes)

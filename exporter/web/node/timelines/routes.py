@@ -130,7 +130,10 @@ def figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
     past = replace(past, tracks=tuple(past.tracks))
     known = first_known(past)
     draw = holder_figures if kind == "holder" else node_figures
-    figures = draw(past, _device_names(snapshot)) if past.tracks else ()
+    figures = draw(past, _device_names(snapshot)) if past.tracks else []
+    if kind == "holder" and not _is_there(past, snapshot):
+        # Captions are of the last steps, in which it was for a part of the time.
+        figures = [figure._replace(summary="It is no longer there.") for figure in figures]
     document = {
         "start": past.start,
         "end": past.end,
@@ -142,6 +145,13 @@ def figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
         "figures": [figure._asdict() for figure in figures],
     }
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _is_there(past: Past, snapshot: Snapshot) -> bool:
+    """Return whether one of the containers of a history holds or uses a device now."""
+    there = {(row.holder.namespace, row.holder.pod, row.holder.container) for row in snapshot.containers}
+    names = ("namespace", "pod", "container")
+    return any(tuple(track.labels[name] for name in names) in there for track in past.tracks)
 
 
 def _device_names(snapshot: Snapshot) -> dict[str, str]:
