@@ -20,8 +20,17 @@ from exporter.model import (
 )
 from exporter.model.mig_geometry import compute_part
 
+
+class Holder(NamedTuple):
+    """A container that holds a device. A new pod of the same name is another holder."""
+
+    ref: ContainerRef
+    device: DeviceKey
+    pod_uid: str  # "" if unknown
+
+
 # Shares of holders, as parts of the physical GPU; None if unknown.
-Shares: TypeAlias = Mapping[tuple[ContainerRef, DeviceKey], float | None]
+Shares: TypeAlias = Mapping[Holder, float | None]
 
 
 class GpuRows(NamedTuple):
@@ -69,10 +78,14 @@ def shares_of(rows: GpuRows, held: HoldingsIndex) -> Shares:
     """Return the share of each holder in its device: of the compute if that is stated, else of the memory."""
     devices = {device.key: device for device in _devices(rows)}
     return {
-        (row.holder, row.device): _share(row, devices[row.device])
+        _holder(row): _share(row, devices[row.device])
         for row in rows.containers
         if row.device in devices and row.holder in held.on(row.device)
     }
+
+
+def _holder(row: ContainerRow) -> Holder:
+    return Holder(row.holder, row.device, row.pod_uid)
 
 
 def _share(row: ContainerRow, device: _Device) -> float | None:
@@ -126,7 +139,7 @@ def _device_facts(
 ) -> DeviceFacts:
     return DeviceFacts(
         weight=weight,
-        shares=tuple(share for (_, key), share in shares.items() if key == device.key),
+        shares=tuple(share for holder, share in shares.items() if holder.device == device.key),
         holders_known=confirmed and device.holders_known,
         offered=None if holdings.offered is None else device.key in holdings.offered,
         withdrawn=device.key in holdings.withdrawn,
@@ -146,7 +159,7 @@ def _use_facts(rows: GpuRows, shares: Shares, *, confirmed: bool) -> UseFacts:
     holders = others = unclear = 0.0
     holders_known = confirmed and rows.gpu.holders is not None
     for row in rows.containers:
-        holds = (row.holder, row.device) in shares
+        holds = _holder(row) in shares
         if row.compute_used is None:
             # Containers that hold nothing have a part of the rest, whatever it is.
             holders_known = holders_known and not holds and row.slices == 0
