@@ -137,8 +137,8 @@ class _Meanings:
 def _take_offers(resolved: Resolved, meanings: _Meanings, view: View, systems: Sequence[System]) -> None:
     """Add the devices that new pods may get, and those that were withdrawn from the offer.
 
-    An id of no known device, a grant of what the kubelet does not list, and a DRA driver may offer any device
-    of their maker.
+    A DRA driver, a system that grants what the kubelet does not list, and an id that may mean any device may
+    offer all devices of their maker.
     """
     allocations = view.allocations
     listed = [held for held in allocations.offered or () if held.resource not in allocations.kept]
@@ -150,7 +150,9 @@ def _take_offers(resolved: Resolved, meanings: _Meanings, view: View, systems: S
         if meaning.device is not None:
             resolved.on_offer.add(meaning.device.key)
         elif owner is not None:
-            makers.add(owner.maker)
+            may_be = None if meaning.nominal else owner.may_be(device_id)
+            resolved.on_offer |= may_be or frozenset()
+            makers |= {owner.maker} if may_be is None else frozenset()
     for resource, device_id in allocations.withdrawn:
         _, meaning = meanings.of(resource, device_id)
         if meaning.device is not None:

@@ -48,7 +48,7 @@ def made_up(before: Parts, after: Parts) -> Iterator[tuple[str, str, float, floa
             yield uuid, name, most, part
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(node=nodes())
 def test_hiding_a_source_gives_no_class_more_time_but_the_unknown_ones(tmp_path_factory, node: Node):
     root = tmp_path_factory.getbasetemp() / "balances"
