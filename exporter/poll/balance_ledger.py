@@ -50,7 +50,7 @@ class BalanceLedger:
         self._accounts: dict[str, _Account] = {}
         self._listed: frozenset[str] = frozenset()
 
-    def enter(
+    def add(
         self,
         attribution: Attribution,
         held: HoldingsIndex,
@@ -59,7 +59,7 @@ class BalanceLedger:
         *,
         confirmed: bool,
     ) -> Attribution:
-        """Enter one poll and return its rows with the balances of each GPU.
+        """Add one poll and return its rows with the balances of each GPU.
 
         ``elapsed``: seconds since the previous poll. ``fresh``: UUIDs of the GPUs with a new reading.
         ``confirmed``: whether the kubelet has reported the allocations in this poll.

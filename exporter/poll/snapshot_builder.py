@@ -83,9 +83,8 @@ class SnapshotBuilder:
         self._demo = demo
         self._coverage = Coverage()
         # ``stale_after`` may be as short as the interval.
-        longest_gap = max(settings.stale_after, LATE * settings.poll_interval)
-        self._ledger = Ledger(longest_gap)
-        self._balances = BalanceLedger(longest_gap)
+        self._ledger = Ledger(longest_gap=max(settings.stale_after, LATE * settings.poll_interval))
+        self._balances = BalanceLedger(self._ledger.longest_gap)
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
         self._objections = Objections()
         self._job_objections = Objections()
@@ -135,7 +134,7 @@ class SnapshotBuilder:
         self._count_inconsistent(attribution)
         unsure = holdings.unresolved_holders if holdings.known and not result.unlisted else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
-        attribution = self._balances.enter(
+        attribution = self._balances.add(
             attribution, self._held, elapsed, covered, confirmed=result.confirmed
         )
         attribution = self._with_believed_counters(attribution, result.gpus)

@@ -76,7 +76,7 @@ class Node:
         """Poll once more, ``seconds`` later."""
         found = Attribution(gpus=gpus, migs=migs, containers=tuple(rows), inconsistent=())
         held = index() if held is None else held
-        self.gpus = self.ledger.enter(found, held, seconds, fresh, confirmed=confirmed).gpus
+        self.gpus = self.ledger.add(found, held, seconds, fresh, confirmed=confirmed).gpus
         return self
 
     def balances(self, uuid=UUID) -> Balances:
