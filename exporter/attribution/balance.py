@@ -1,7 +1,7 @@
 """The two balances of a GPU in one poll: the share of each class in its time.
 
-Pure functions of the facts about a GPU, which ``balance_facts.py`` takes from the rows of the join.
-``docs/join.md`` has the numbered rules.
+Pure functions of the facts about a GPU, which ``balance_facts.py`` takes from the rows of the join: rules 10
+to 13 of ``docs/join.md``.
 """
 
 from collections.abc import Iterator
@@ -101,6 +101,7 @@ def use(facts: UseFacts | None, held: float) -> dict[UseClass, float]:
     if facts.unattributed is None:
         parts["unmeasured"] += left
         return parts
-    parts["idle_held"] = min(left, max(held - parts["holders"], 0.0))
+    # Use that may be the holders' leaves less of what they hold idle for certain.
+    parts["idle_held"] = min(left, max(held - parts["holders"] - parts["unmeasured"], 0.0))
     parts["idle_free"] = left - parts["idle_held"]
     return parts

@@ -150,13 +150,13 @@ def test_use_that_may_be_a_holders_is_unmeasured_and_the_rest_idle():
     assert used(0.5, holders=0.2, unattributed=0.3, holders_known=False) == {
         "holders": 0.2,
         "unmeasured": 0.3,
-        "idle_held": 0.3,
-        "idle_free": 0.2,
+        "idle_free": 0.5,
     }
-    assert used(0.5, unclear=0.3, unattributed=0.2) == {
+    assert used(0.6, unclear=0.3, unattributed=0.2) == {
         "others": 0.2,
         "unmeasured": 0.3,
-        "idle_held": 0.5,
+        "idle_held": 0.3,
+        "idle_free": 0.2,
     }
 
 

@@ -214,7 +214,7 @@ def test_a_process_of_an_unknown_place_may_be_a_holders():
 def test_use_is_unmeasured_while_that_of_one_holder_is_unknown():
     reading = gpu(None, None, utilization_percent=40)
     ids = [*held("a", f"{UUID}::0"), *held("b", f"{UUID}::1")]
-    expected = {"unmeasured": 0.4, "idle_held": 0.5, "idle_free": 0.1}
+    expected = {"unmeasured": 0.4, "idle_held": 0.1, "idle_free": 0.5}
     assert used(reading, ids, replicas(4), workloads(view=False)) == expected
 
 

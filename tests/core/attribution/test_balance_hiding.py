@@ -34,9 +34,8 @@ def balances(node: Node, root) -> Parts:
         parts[uuid, "free or not offered"] = sum(allocated[name] for name in UNHELD)
         if STAND_INS.isdisjoint(row.compute_source for row in rows.containers):
             used = use(facts.use, allocated["held"])
-            idle = {"idle": used["idle_held"] + used["idle_free"]}
-            parts |= {(uuid, name): used[name] for name in ("holders", "others")}
-            parts |= {(uuid, name): part for name, part in idle.items()}
+            parts |= {(uuid, name): used[name] for name in ("holders", "others", "idle_held")}
+            parts[uuid, "idle"] = used["idle_held"] + used["idle_free"]
     return parts
 
 
