@@ -196,6 +196,14 @@ def test_no_class_has_time_by_rounding(count):
     assert divide(5_000_000_000, allocation(GpuFacts(devices=tuple(parts))))["unpartitioned"] == 0
 
 
+def test_shares_that_exceed_1_by_rounding_leave_no_time_below_0():
+    assert divide(10**12, {"held": 1 + 1e-9, "free": 0.5, "unpartitioned": 0.0}) == {
+        "held": 10**12,
+        "free": 0,
+        "unpartitioned": 0,
+    }
+
+
 @given(USES, st.floats(0, 1))
 def test_the_idle_part_of_what_is_held_is_never_more_than_what_is_held(facts, held):
     assert use(facts, held)["idle_held"] <= held + 1e-9

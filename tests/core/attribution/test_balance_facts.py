@@ -190,6 +190,20 @@ def test_mig_devices_weigh_their_compute_slices():
     assert lost == shown({"held": 3 / 7, "down": 4 / 7})
 
 
+def test_a_share_of_the_memory_of_a_mig_device_is_one_of_its_weight():
+    def half(holdings):
+        (holding,) = holdings.holdings
+        memory = mig().memory.total // 2
+        return replace(holdings, holdings=(replace(holding, compute_entitled=None, memory_entitled=memory),))
+
+    ids, offered = held("a", MIG), [OfferedDevice(GPU, MIG)]
+    expected = {"held": 1.5 / 7, "free": 1.5 / 7, "unpartitioned": 4 / 7}
+    assert allocated(mig_gpu([mig()]), ids, offered, change=half) == shown(expected)
+    shared = mig_gpu([mig(memory_shared=True)])
+    expected = {"unknown": 3 / 7, "unpartitioned": 4 / 7}
+    assert allocated(shared, ids, offered, change=half) == shown(expected)
+
+
 @pytest.mark.parametrize("unknown", [{"mig_complete": False}, {"mig_slices": None}])
 def test_with_an_unknown_layout_nothing_is_unpartitioned(unknown):
     reading = replace(mig_gpu([mig(slices=3)]), **unknown)
@@ -209,6 +223,27 @@ def test_a_process_of_an_unknown_place_may_be_a_holders():
     who = workloads({1: "a"}, lost=[2])
     expected = {"holders": 0.3, "others": 0.05, "unmeasured": 0.2, "idle_free": 0.45}
     assert used(reading, held("a", f"{UUID}::0"), replicas(4), who) == expected
+
+
+def test_a_process_of_an_unknown_place_and_use_may_have_all_of_the_rest():
+    reading = gpu([process(1), process(2)], {1: 30, 2: None}, utilization_percent=55)
+    who = workloads({1: "a"}, lost=[2])
+    expected = {"holders": 0.3, "unmeasured": 0.25, "idle_free": 0.45}
+    assert used(reading, held("a", f"{UUID}::0"), replicas(4), who) == expected
+
+
+def test_use_of_a_container_that_may_hold_the_gpu_is_unmeasured():
+    """The kubelet does not list pod b, or an id that may mean the GPU is not resolved."""
+    reading = gpu([process(1), process(2)], {1: 30, 2: 20}, utilization_percent=60)
+    who = workloads({1: "a", 2: "b"})
+    ids = held("a", f"{UUID}::0")
+    pods = frozenset({ContainerRef("ml", "a", "")})
+    expected = {"holders": 0.3, "others": 0.1, "unmeasured": 0.2, "idle_free": 0.4}
+    assert used(reading, ids, replicas(4), who, listed=pods) == expected
+    unmetered = replace(reading, process_utilization={1: 30, 2: None})
+    expected = {"holders": 0.3, "unmeasured": 0.3, "idle_free": 0.4}
+    assert used(unmetered, ids, replicas(4), who, listed=pods) == expected
+    assert used(reading, [*ids, *held("c", "tegra::x")], replicas(4), who) == expected
 
 
 def test_use_is_unmeasured_while_that_of_one_holder_is_unknown():

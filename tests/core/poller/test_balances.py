@@ -155,6 +155,8 @@ async def test_holders_come_and_go_by_the_poll():
         ("a100-mig-mixed", 3, {"held": 8.571, "free": 11.429, "unmeasured": 20}),
         # A DRA driver without a device plugin: claims hold whole GPUs, and one GPU is free.
         ("dra-only", 3, {"free": 20, "idle_free": 20}),
+        # A scheduler that grants what the kubelet does not list.
+        ("koordinator", 0, {"held": 16, "free": 4}),
         # Holders by memory alone.
         ("gpushare", 1, {"held": 16, "free": 4}),
         # A device that no driver reads.

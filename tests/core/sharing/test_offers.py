@@ -54,7 +54,7 @@ def test_ids_that_no_system_knows_offer_no_gpu():
 def test_a_dra_driver_offers_all_gpus_of_its_maker_if_it_runs_here(files):
     runs = isinstance(files, Checkpoint) and not files.missing
     assert offered(files={"dra": files}) == ({FIRST, SECOND} if runs else set())
-    assert offered(claims=[claimed("a", "gpu-0")]) == {FIRST, SECOND}
+    assert offered(claims=[claimed("a", "gpu-9")]) == {FIRST, SECOND}
     assert offered(claims=[claimed("a", "gpu-0", driver="gpu.example.com")]) == set()
 
 
