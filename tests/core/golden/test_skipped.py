@@ -27,7 +27,7 @@ QUICK = (FAN, "l40s", "old-driver", "gb200-nvl72")
 # Costs of the polls.
 ABOUT_CALLS = MASKED | {*COSTS, "gpuslice_nvml_field_read_seconds"}
 NOTHING: frozenset[str] = frozenset()
-EVERYTHING = Selection(metric_set="full", allow=(re.compile(".*"),))
+EVERYTHING = Selection(metric_set="full", dcgm_version="both", allow=(re.compile(".*"),))
 
 
 @functools.cache
@@ -67,7 +67,7 @@ def test_a_set_is_as_if_all_was_read(name: str):
 def alone(family: str) -> Selection:
     """Return the selection of one family."""
     other = re.compile(f"(?!{re.escape(family)}$).*")
-    return Selection(metric_set="core", dcgm_names="off", allow=(re.compile(family),), deny=(other,))
+    return Selection(dcgm_names="off", dcgm_version="both", allow=(re.compile(family),), deny=(other,))
 
 
 @pytest.mark.slow

@@ -53,6 +53,10 @@ RESTS = frozenset(
         "gpuslice_mig_unattributed_utilization_ratio",
     }
 )
+# The balances of GPUs. A fault may move time to what is not known, and idle time to that of no known holder;
+# some cells remove an instance for a poll, so that the driver is asked again.
+BALANCES = {"gpuslice_gpu_allocation_seconds_total": 7, "gpuslice_gpu_use_seconds_total": 5}
+MOVED_TO = frozenset({"unknown", "down", "unmeasured", "idle_free", "unpartitioned"})
 # The peak is that of all polls, also of one with too high a reading.
 PEAK = "gpuslice_container_memory_peak_bytes"
 # The rate of a profiling metric replaces the counter of the same traffic if that is absent.
@@ -101,7 +105,7 @@ class Baseline:
         return any(
             not _close(page.samples[series], self, series, now)
             for series in self.growth
-            if not (series.startswith("gpuslice_container_") or name_of(series) in RESTS)
+            if not (series.startswith("gpuslice_container_") or name_of(series) in {*RESTS, *BALANCES})
         )
 
     def uncounted(self, own: Own) -> Own:
@@ -113,6 +117,9 @@ def changed(baseline: Baseline, page: Page, now: float, own: Own) -> Iterator[st
     """Yield series outside the fault's reach that are absent or have another value."""
     for series in baseline.page.samples:
         value = page.samples.get(series)
+        if value is not None and name_of(series) in BALANCES:
+            # ``made_up`` and ``broken_sums`` have what must be true of them, whichever GPU is at fault.
+            continue
         # Most series are as they were, and need no answer to whose they are.
         if value is not None and _close(value, baseline, series, now):
             continue
@@ -138,6 +145,9 @@ def made_up(
             yield f"{series} counts containers that use more than there is"
         if series in baseline.page.samples and _close(value, baseline, series, now):
             continue
+        if name in BALANCES:
+            yield from _time_made_up(value, baseline, series, now)
+            continue
         if _ours(series) or (
             states is not None and own(series) and (name in states or name.endswith("_info"))
         ):
@@ -149,6 +159,16 @@ def made_up(
                 yield f"{series} {value:g} was not there before"
         elif own(series) and not _true(value, baseline, series, now):
             yield f"{series} is {value:g} and should be {baseline.due(series, now):g}"
+
+
+def _time_made_up(value: float, baseline: Baseline, series: str, now: float) -> Iterator[str]:
+    """Yield a class of a balance that fell, or has more time than without the fault and may not."""
+    if series not in baseline.page.samples:
+        yield f"{series} {value:g} was not there before"
+    elif value < baseline.page.samples[series]:
+        yield f"{series} fell to {value:g}"
+    elif labels_of(series)["class"] not in MOVED_TO and value > baseline.due(series, now) * (1 + 1e-9):
+        yield f"{series} is {value:g} and should be {baseline.due(series, now):g} at most"
 
 
 def missing(baseline: Baseline, page: Page) -> Iterator[str]:
@@ -181,11 +201,25 @@ def broken_sums(page: Page) -> Iterator[str]:
         held = page.total("gpuslice_container_compute_used_ratio", uuid=labels["uuid"])
         if rest is not None and not math.isclose(held + rest, max(used, held), abs_tol=1e-9):
             yield f"compute of {labels['uuid']}: {held:g} + {rest:g} is not {used:g}"
+    for labels, _ in page.series("gpuslice_gpu_info"):
+        yield from _unbalanced(page, labels["uuid"])
     for labels, drawn in page.series("gpuslice_gpu_energy_joules_total"):
         parts = page.total("gpuslice_container_energy_joules_total", uuid=labels["uuid"])
         rest = page.value("gpuslice_gpu_unattributed_energy_joules_total", uuid=labels["uuid"]) or 0.0
         if parts + rest > drawn * (1 + 1e-9):
             yield f"energy of {labels['uuid']}: {parts:g} + {rest:g} is more than {drawn:g}"
+
+
+def _unbalanced(page: Page, uuid: str) -> Iterator[str]:
+    """Yield a balance of a GPU without all of its classes, and two balances of different sums."""
+    sums = []
+    for name, classes in BALANCES.items():
+        found = [value for _, value in page.series(name, uuid=uuid)]
+        sums.append(sum(found))
+        if len(found) != classes:
+            yield f"{name} of {uuid} has {len(found)} classes"
+    if not math.isclose(*sums, rel_tol=1e-9, abs_tol=1e-9):
+        yield f"the balances of {uuid} are {sums[0]:g} and {sums[1]:g} seconds"
 
 
 def _sum(page: Page, device: str, used: float, at: Mapping[str, str], rest_name: str) -> Iterator[str]:
