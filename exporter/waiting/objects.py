@@ -1,0 +1,174 @@
+"""The objects of a cluster as far as scheduling depends on them, as small records.
+
+Amounts of resources are in the scheduler's units: millicores of ``cpu``, bytes of memory and storage, and
+counts of all other resources; fractions are rounded up. Formats of the objects: API reference of Kubernetes,
+https://kubernetes.io/docs/reference/kubernetes-api/
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+Amounts: TypeAlias = Mapping[str, int]
+"""Amounts by resource name, such as ``cpu``, ``memory`` and ``nvidia.com/mig-3g.40gb``."""
+
+
+class PodKey(NamedTuple):
+    """A pod, by name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Taint(NamedTuple):
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str  # NoSchedule, PreferNoSchedule, NoExecute
+
+
+class Toleration(NamedTuple):
+    """A toleration of a pod; an empty key with the operator Exists matches all taints."""
+
+    key: str
+    operator: str  # Equal, Exists, Lt, Gt; "" is Equal
+    value: str
+    effect: str  # "" matches all effects
+
+
+class Requirement(NamedTuple):
+    """A condition on one label, or on one field, of a node."""
+
+    key: str
+    operator: str  # In, NotIn, Exists, DoesNotExist, Gt, Lt
+    values: tuple[str, ...]
+
+
+class NodeTerm(NamedTuple):
+    """Conditions that must all hold; a term without any matches no node."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()  # only metadata.name exists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """A node of the cluster."""
+
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Amounts
+    taints: tuple[Taint, ...] = ()
+    cordoned: bool = False  # spec.unschedulable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """One request of a resource claim (DRA)."""
+
+    name: str
+    device_class: str
+    count: int | None = 1  # None: all devices that match
+    selectors: tuple[str, ...] = ()  # CEL expressions
+    # What is not read here: alternatives, capacity, tolerations, admin access …; each as words.
+    unread: tuple[str, ...] = ()
+
+
+class DeviceName(NamedTuple):
+    """A device of a DRA driver."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceClaim:
+    """A resource claim; ``allocated`` is None while it has no devices."""
+
+    namespace: str
+    name: str
+    requests: tuple[ClaimRequest, ...]
+    allocated: tuple[DeviceName, ...] | None = None
+    node: str = ""  # the node that its allocation is bound to, "" if it is to none or to several
+    unread: tuple[str, ...] = ()  # constraints, configuration with effect on the choice …; each as words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedDraDevice:
+    """A device of a ResourceSlice, with its attributes as CEL sees them."""
+
+    name: DeviceName
+    attributes: Mapping[str, str | int | bool]  # by "domain/name"; versions are strings
+    capacity: Mapping[str, int]  # by "domain/name"
+    unread: tuple[str, ...] = ()  # shared counters, taints, multiple allocations …; each as words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceSlice:
+    """The devices that a DRA driver offers on one node; ``node`` is "" if it is for several nodes."""
+
+    driver: str
+    pool: str
+    generation: int
+    slices_of_pool: int
+    node: str
+    devices: tuple[OfferedDraDevice, ...]
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClass:
+    """A device class: conditions that a device must meet, as CEL expressions."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    extended_resource: str = ""  # the extended resource by which a pod may ask for it, "" if none
+
+
+class PlacedPod(NamedTuple):
+    """A pod that has a node and has not ended: only what it takes there is kept."""
+
+    node: str
+    requests: Amounts
+    ending: bool = False  # it is being deleted, so that its resources are free soon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingPod:
+    """A pod without a node, whose condition PodScheduled is False."""
+
+    key: PodKey
+    uid: str
+    created: float  # Unix time
+    since: float  # Unix time at which the condition became False
+    reason: Literal["Unschedulable", "SchedulingGated"]
+    requests: Amounts  # of all containers, init containers and overhead, as the scheduler sums them
+    priority: int = 0
+    scheduler: str = "default-scheduler"
+    node_name: str = ""  # spec.nodeName
+    selector: Mapping[str, str]
+    affinity: tuple[NodeTerm, ...] | None = None  # required terms, one of which must match; None without any
+    tolerations: tuple[Toleration, ...] = ()
+    # Claims by name, with "" for one that was not made of its template yet.
+    claims: tuple[str, ...] = ()
+    owner: str = ""  # kind and name of the controller, such as "Job train"
+    labels: Mapping[str, str]
+    # What the pod has and is not judged here, as words: "pod affinity", "volumes", "host ports" …
+    unjudged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """All objects of a cluster at one time. None: this kind cannot be read."""
+
+    nodes: Mapping[str, ClusterNode]
+    placed: tuple[PlacedPod, ...]
+    waiting: tuple[WaitingPod, ...]
+    claims: Mapping[tuple[str, str], ResourceClaim] | None = None  # by namespace and name
+    slices: tuple[ResourceSlice, ...] | None = None
+    classes: Mapping[str, DeviceClass] | None = None
