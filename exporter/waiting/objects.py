@@ -7,10 +7,22 @@ https://kubernetes.io/docs/reference/kubernetes-api/
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 Amounts: TypeAlias = Mapping[str, int]
 """Amounts by resource name, such as ``cpu``, ``memory`` and ``nvidia.com/mig-3g.40gb``."""
+
+
+UNJUDGED: Final = {
+    "host ports": "NodePorts",
+    "volumes": "VolumeBinding",
+    "topology spread": "PodTopologySpread",
+    "pod affinity": "InterPodAffinity",
+    "features of the node": "NodeDeclaredFeatures",
+    "pod group": "GangScheduling",
+    "unreadable requests": "NodeResourcesFit",
+}
+"""The filter of the default scheduler that decides on what is not judged here, by its words."""
 
 
 class PodKey(NamedTuple):
@@ -62,6 +74,7 @@ class ClusterNode:
     name: str
     labels: Mapping[str, str]
     allocatable: Amounts
+    unread: tuple[str, ...] = ()  # resources whose amounts cannot be read
     taints: tuple[Taint, ...] = ()
     cordoned: bool = False  # spec.unschedulable
 
@@ -76,6 +89,12 @@ class ClaimRequest:
     selectors: tuple[str, ...] = ()  # CEL expressions
     # What is not read here: alternatives, capacity, tolerations, admin access …; each as words.
     unread: tuple[str, ...] = ()
+
+
+class Version(str):
+    """A semantic version, which CEL does not compare with text."""
+
+    __slots__ = ()
 
 
 class DeviceName(NamedTuple):
@@ -93,8 +112,10 @@ class ResourceClaim:
     namespace: str
     name: str
     requests: tuple[ClaimRequest, ...]
-    allocated: tuple[DeviceName, ...] | None = None
+    allocated: tuple[DeviceName, ...] | None = None  # without those for administration, which others may have
     node: str = ""  # the node that its allocation is bound to, "" if it is to none or to several
+    nodes: tuple[NodeTerm, ...] | None = None  # terms, one of which matches such a node; None: all nodes
+    ending: bool = False  # it is being deleted
     unread: tuple[str, ...] = ()  # constraints, configuration with effect on the choice …; each as words
 
 
@@ -103,8 +124,8 @@ class OfferedDraDevice:
     """A device of a ResourceSlice, with its attributes as CEL sees them."""
 
     name: DeviceName
-    attributes: Mapping[str, str | int | bool]  # by "domain/name"; versions are strings
-    capacity: Mapping[str, int]  # by "domain/name"
+    attributes: Mapping[str, str | int | bool]  # by "domain/name"; versions are of the type Version
+    capacity: Mapping[str, int]  # in billionths, by "domain/name"
     unread: tuple[str, ...] = ()  # shared counters, taints, multiple allocations …; each as words
 
 
@@ -118,6 +139,7 @@ class ResourceSlice:
     slices_of_pool: int
     node: str
     devices: tuple[OfferedDraDevice, ...]
+    nodes: tuple[NodeTerm, ...] | None = None  # without ``node``: terms of the nodes; None: all nodes
     unread: tuple[str, ...] = ()
 
 
@@ -130,12 +152,24 @@ class DeviceClass:
     extended_resource: str = ""  # the extended resource by which a pod may ask for it, "" if none
 
 
+class AvoidedPods(NamedTuple):
+    """Pods that a placed pod keeps out of its part of the cluster, by required anti-affinity."""
+
+    topology: str  # the label whose value makes the part, such as kubernetes.io/hostname
+    namespaces: frozenset[str]
+    labels: tuple[Requirement, ...] | None  # conditions that must all hold; None: no pod
+    # Whether it is for all namespaces; None if only labels of namespaces decide that, which are not read.
+    everywhere: bool | None = False
+
+
 class PlacedPod(NamedTuple):
     """A pod that has a node and has not ended: only what it takes there is kept."""
 
     node: str
     requests: Amounts
     ending: bool = False  # it is being deleted, so that its resources are free soon
+    avoids: tuple[AvoidedPods, ...] = ()
+    readable: bool = True  # whether all its requests could be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +185,8 @@ class WaitingPod:
     priority: int = 0
     scheduler: str = "default-scheduler"
     node_name: str = ""  # spec.nodeName
+    nominated: str = ""  # the node that preemption makes room on for this pod
+    gates: tuple[str, ...] = ()  # scheduling gates that hold it back
     selector: Mapping[str, str]
     affinity: tuple[NodeTerm, ...] | None = None  # required terms, one of which must match; None without any
     tolerations: tuple[Toleration, ...] = ()
@@ -158,13 +194,13 @@ class WaitingPod:
     claims: tuple[str, ...] = ()
     owner: str = ""  # kind and name of the controller, such as "Job train"
     labels: Mapping[str, str]
-    # What the pod has and is not judged here, as words: "pod affinity", "volumes", "host ports" …
+    # What the pod has and is not judged here: keys of UNJUDGED, or other words.
     unjudged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
-    """All objects of a cluster at one time. None: this kind cannot be read."""
+    """All objects of a cluster at one time. None: this kind cannot be read; empty: it is not served."""
 
     nodes: Mapping[str, ClusterNode]
     placed: tuple[PlacedPod, ...]
@@ -172,3 +208,5 @@ class Objects:
     claims: Mapping[tuple[str, str], ResourceClaim] | None = None  # by namespace and name
     slices: tuple[ResourceSlice, ...] | None = None
     classes: Mapping[str, DeviceClass] | None = None
+    # Whether DeviceTaintRules exist, or cannot be read: then no unallocated claim is said to fit.
+    device_taint_rules: bool = False
