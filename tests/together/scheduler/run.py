@@ -1,6 +1,6 @@
 """Compare verdicts with a real scheduler in many random clusters.
 
-``python -m tests.together.scheduler.run COUNT [FIRST SEED]`` prints the tally, with the seed of each disagreement.
+``python -m tests.together.scheduler.run COUNT [FIRST SEED]`` prints the tally, with seeds of disagreements.
 It needs what ``make cluster`` builds.
 """
 
