@@ -64,7 +64,7 @@ class ClusterState:
     def taken_for(self, pod: WaitingPod, node: str) -> Mapping[str, int]:
         """Return what is taken on a node for a pod; others that preemption makes room for come first."""
         taken = self.taken.get(node, {})
-        for other in self.nominated.get(node, ()):
+        for other in self.nominated.get(node, ()) if self.nominated else ():
             if other.uid != pod.uid and other.priority >= pod.priority:
                 taken = dict(taken)
                 add(taken, other.requests)
@@ -98,8 +98,10 @@ class ClusterState:
         """Pods that keep others out of their part of the cluster."""
         return tuple(pod for pod in self.objects.placed if pod.avoids)
 
-    def by_claims(self, pod: WaitingPod, node: ClusterNode) -> dict[str, int]:
+    def by_claims(self, pod: WaitingPod, node: ClusterNode) -> Mapping[str, int]:
         """Return the requested resources that a node does not count itself and device classes have."""
+        if not self.classes_of_resources:
+            return {}
         return {
             name: count
             for name, count in pod.requests.items()
@@ -140,8 +142,12 @@ def taints(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | Non
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool | None:
     """Return whether a taint is tolerated; None if only by ``Gt`` or ``Lt``, which are off by default."""
-    answers = {_tolerates(each, taint) for each in tolerations}
-    return True if True in answers else (None if None in answers else False)
+    answer: bool | None = False
+    for each in tolerations:
+        if tolerated := _tolerates(each, taint):
+            return True
+        answer = None if tolerated is None else answer
+    return answer
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool | None:

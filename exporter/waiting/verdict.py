@@ -5,7 +5,7 @@ Of each node: "no", with the filter that fails and its reasons; "not judged", wi
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -93,6 +93,7 @@ class Judge:
         self._state = ClusterState(objects)
         self._devices = Devices(self._state)
         self._nodes = tuple(objects.nodes[name] for name in sorted(objects.nodes))
+        self._known: dict[Hashable, PodVerdicts] = {}
         self._judged: Mapping[str, Filter] = {
             "NodeName": filters.node_name,
             "NodeUnschedulable": filters.cordon,
@@ -104,7 +105,21 @@ class Judge:
         }
 
     def judge(self, pod: WaitingPod) -> PodVerdicts:
-        """Return the verdicts of a pod on all nodes."""
+        """Return the verdicts of a pod on all nodes; pods that ask for the same share them."""
+        asked = self._asked(pod)
+        if asked not in self._known:
+            self._known[asked] = self._judge(pod)
+        return replace(self._known[asked], pod=pod.key)
+
+    def _asked(self, pod: WaitingPod) -> Hashable:
+        """Return all of a pod that its verdicts depend on."""
+        items = (pod.requests, pod.selector, pod.labels if self._state.guards else {})
+        single = (pod.uid, pod.priority) if self._state.nominated else ()
+        own = (pod.affinity, pod.tolerations, pod.scheduler, pod.node_name, pod.gates, pod.unjudged)
+        namespace = pod.key.namespace if pod.claims or self._state.guards else ""
+        return (*(frozenset(each.items()) for each in items), *single, *own, namespace, pod.claims)
+
+    def _judge(self, pod: WaitingPod) -> PodVerdicts:
         if pod.scheduler != DEFAULT_SCHEDULER:
             return self._foreign(pod)
         stages, names = self._stages(pod), named_nodes(pod.affinity)
@@ -124,11 +139,20 @@ class Judge:
         return PodVerdicts(pod.key, tuple(verdicts), _gates(pod))
 
     def _stages(self, pod: WaitingPod) -> tuple[_Stage, ...]:
+        """Return the filters that can have anything against a pod, in order."""
+        idle = {
+            "NodeName": not pod.node_name,
+            "NodeAffinity": not pod.selector and pod.affinity is None,
+            "InterPodAffinity": not self._state.guards,
+            "DynamicResources": not pod.claims
+            and self._state.classes_of_resources.keys().isdisjoint(pod.requests),
+        }
         stages = []
         for name in ORDER:
             unjudged = tuple(words for words in pod.unjudged if UNJUDGED.get(words, "") == name)
-            if unjudged or name in self._judged:
-                stages.append(_Stage(name, unjudged, self._judged.get(name)))
+            judged = None if idle.get(name) else self._judged.get(name)
+            if unjudged or judged is not None:
+                stages.append(_Stage(name, unjudged, judged))
         return tuple(stages)
 
     def _before(self, pod: WaitingPod, names: frozenset[str] | None) -> tuple[str, Reason | None]:

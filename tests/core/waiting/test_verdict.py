@@ -14,7 +14,7 @@ from exporter.waiting.objects import (
     Taint,
     Toleration,
 )
-from exporter.waiting.verdict import ORDER
+from exporter.waiting.verdict import ORDER, Judge
 from tests.core.waiting.records import cluster, judged, node, pod, verdict
 
 EVERYWHERE = (Toleration("", "Exists", "", ""),)
@@ -175,3 +175,21 @@ def test_a_resource_of_no_node_is_not_judged_where_device_classes_cannot_be_read
 
     assert verdict(waiting, cluster(node())).answer == "no"
     assert verdict(waiting, cluster(node(), classes=None)).answer == "not judged"
+
+
+def test_pods_that_ask_for_the_same_share_verdicts_and_no_others_do() -> None:
+    guard = PlacedPod("n1", {"pods": 1}, avoids=(AvoidedPods("zone", frozenset({"web"}), ()),))
+    judge = Judge(cluster(node(labels={"zone": "a"}), placed=(guard,)))
+    first, second = (judge.judge(pod(key=PodKey("ml", name), uid=name)) for name in ("a", "b"))
+
+    assert first.verdicts is second.verdicts
+    assert [each.pod.name for each in (first, second)] == ["a", "b"]
+    for other, expected in (
+        (pod(key=PodKey("web", "a")), "no"),
+        (pod(requests={"cpu": 9000}), "no"),
+        (pod(scheduler="volcano"), "not judged"),
+        (pod(unjudged=("volumes",)), "not judged"),
+        (pod(gates=("gate",)), "not judged"),
+        (pod(claims=("c1",)), "no"),
+    ):
+        assert judge.judge(other).verdicts[0].answer == expected
