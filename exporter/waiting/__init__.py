@@ -1,5 +1,5 @@
-"""Why a pod waits: the filters of the scheduler on the objects of a cluster, and what would help.
+"""Why a pod waits: the filters of the default scheduler on the objects of a cluster.
 
-Pure functions of plain records. ``objects`` are the records; ``filters`` decides node by node as the default
-scheduler does, and says so if it cannot; ``ways`` finds what is nearest to help.
+Pure functions of plain records, made by ``exporter.kubernetes``. ``objects`` are the records; ``filters`` and
+``devices`` decide node by node as the scheduler does, and say so if they cannot; ``verdict`` joins them.
 """
