@@ -26,8 +26,10 @@ _FULL: Final = 256  # pods that a claim can be reserved for
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 # Fields that change nothing, and fields that are read.
 _PLAIN_REQUEST: Final = frozenset({"deviceClassName", "selectors", "allocationMode", "count"})
-_PLAIN_DEVICE: Final = frozenset({"name", "attributes", "capacity", "taints"})
-_PLAIN_SLICE: Final = frozenset({"driver", "pool", "nodeName", "nodeSelector", "allNodes", "devices"})
+_PLAIN_DEVICE: Final = frozenset({"name", "attributes", "capacity", "taints", "consumesCounters"})
+_PLAIN_SLICE: Final = frozenset(
+    {"driver", "pool", "nodeName", "nodeSelector", "allNodes", "devices", "sharedCounters"}
+)
 
 
 def read_claim(claim: Mapping[str, Any]) -> ResourceClaim | None:
@@ -58,6 +60,7 @@ def read_slice(piece: Mapping[str, Any]) -> ResourceSlice | None:
     name, generation, count = text(pool, "name"), pool.get("generation"), pool.get("resourceSliceCount")
     if not (driver and name and isinstance(generation, int) and isinstance(count, int)):
         return None
+    counters, unread = _counters(spec, "sharedCounters", "name")
     return ResourceSlice(
         driver=driver,
         pool=name,
@@ -66,7 +69,8 @@ def read_slice(piece: Mapping[str, Any]) -> ResourceSlice | None:
         node=text(spec, "nodeName"),
         nodes=read_terms(spec, "nodeSelector"),
         devices=tuple(_device(each, driver, name) for each in objects(spec, "devices")),
-        unread=tuple(_fields(spec, _PLAIN_SLICE)),
+        counters=counters,
+        unread=(*_fields(spec, _PLAIN_SLICE), *unread),
     )
 
 
@@ -130,7 +134,8 @@ def _device(device: Mapping[str, Any], driver: str, pool: str) -> OfferedDraDevi
     attributes, capacity = mapping(device, "attributes"), mapping(device, "capacity")
     values = {_qualified(name, driver): _value(each) for name, each in attributes.items()}
     sizes = {_qualified(name, driver): _size(each) for name, each in capacity.items()}
-    unread = [*_fields(device, _PLAIN_DEVICE)]
+    counters, unread_counters = _counters(device, "consumesCounters", "counterSet")
+    unread = [*_fields(device, _PLAIN_DEVICE), *unread_counters]
     unread += [f"{name} of a device" for name, each in (values | sizes).items() if each is None]
     if any(text(each, "effect") in _KEEPS_OUT for each in objects(device, "taints")):
         unread.append("taints of devices")
@@ -138,6 +143,7 @@ def _device(device: Mapping[str, Any], driver: str, pool: str) -> OfferedDraDevi
         name=DeviceName(driver, pool, text(device, "name")),
         attributes={name: each for name, each in values.items() if each is not None},
         capacity={name: each for name, each in sizes.items() if each is not None},
+        counters=counters,
         unread=tuple(unread),
     )
 
@@ -154,6 +160,17 @@ def _value(attribute: Any) -> str | int | bool | None:
         case {"version": str(value)}:
             return Version(value)
     return None
+
+
+def _counters(parent: Mapping[str, Any], name: str, key: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return sizes of counters by "set/counter", and what could not be read, as words."""
+    sizes = {
+        f"{text(each, key)}/{counter}": _size(value)
+        for each in objects(parent, name)
+        for counter, value in mapping(each, "counters").items()
+    }
+    known = {counter: size for counter, size in sizes.items() if size is not None}
+    return known, () if len(known) == len(sizes) else (f"{name} of devices",)
 
 
 def _size(capacity: Any) -> int | None:

@@ -8,14 +8,13 @@ https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from exporter.waiting.affinity import any_term_matches
-from exporter.waiting.cel import SelectorError, matches
-from exporter.waiting.cel_syntax import NotSimpleError
-from exporter.waiting.filters import ClusterState, Finding, Reason
+from exporter.waiting.device_search import Doubts, Pool, Search
+from exporter.waiting.filters import ClusterState, Finding, Reason, add
 from exporter.waiting.objects import (
     ClaimRequest,
     ClusterNode,
@@ -26,36 +25,8 @@ from exporter.waiting.objects import (
     WaitingPod,
 )
 
-MOST_DEVICES: Final = 32
-"""Devices that one claim can have. The scheduler reports an error for more."""
-_MOST_SEARCHED: Final = 256
 _ELSEWHERE: Final = Reason("resourceclaim not available on the node", "a claim has its devices elsewhere")
 _TOO_FEW: Final = Reason("cannot allocate all claims", "too few devices that match the claims are free")
-
-
-class Pool(NamedTuple):
-    """The devices of a pool that a node can use."""
-
-    devices: tuple[OfferedDraDevice, ...]
-    complete: bool  # an incomplete pool is being updated, and no device of it is used
-
-
-@dataclass(slots=True)
-class Doubts:
-    """What could not be judged, and whether the scheduler may meet an error."""
-
-    words: dict[str, None] = field(default_factory=dict)
-    may_abort: bool = False
-
-    def add(self, *words: str, abort: bool = False) -> None:
-        self.words.update(dict.fromkeys(words))
-        self.may_abort = self.may_abort or abort
-
-    def finding(self, *reasons: Reason) -> Finding | None:
-        """Return them with the reasons for "no", None if there is neither."""
-        if not reasons and not self.words:
-            return None
-        return Finding(reasons, tuple(self.words), self.may_abort)
 
 
 @dataclass(frozen=True)
@@ -121,7 +92,10 @@ class Devices:
             return True
         if objects.device_taint_rules:
             doubts.add("device taint rules")
-        search = _Search(self, tuple(self.pools(node)), doubts)
+        pools = tuple(self.pools(node))
+        if any(pool.complete and not pool.usable for pool in pools):
+            doubts.add("a pool of devices that is not valid")
+        search = Search(self.in_use, objects.classes, pools, doubts)
         for requests, unread in wanted:
             doubts.add(*unread)
             if not search.take_up(requests):
@@ -147,8 +121,19 @@ class Devices:
             complete = len(chosen) == chosen[0].slices_of_pool
             if not complete and any(each.generation > newest for each in pool):
                 continue
-            whole = sum(each.generation == newest for each in pool) == chosen[0].slices_of_pool
-            yield _pool(chosen, complete=complete or whole)
+            current = [each for each in pool if each.generation == newest]
+            whole = complete or len(current) == chosen[0].slices_of_pool
+            valid = whole and _valid(chosen, current)
+            yield Pool(name, tuple(_usable(chosen)), whole, valid, self._counters(current))
+
+    def _counters(self, pool: Sequence[ResourceSlice]) -> Mapping[str, int]:
+        """Return what is left of the counters that the devices of a pool share."""
+        left: dict[str, int] = {}
+        for each in pool:
+            add(left, each.counters)
+        for device in (device for each in pool for device in each.devices if device.name in self.in_use):
+            add(left, {name: -size for name, size in device.counters.items() if name in left})
+        return left
 
     @cached_property
     def _pools(self) -> Mapping[tuple[str, str], list[ResourceSlice]]:
@@ -176,107 +161,15 @@ def _missing(name: str, claim: ResourceClaim | None) -> Reason:
     return Reason("", f"there is no claim {name}" if name else "a claim was not made of its template yet")
 
 
-def _pool(slices: Sequence[ResourceSlice], *, complete: bool) -> Pool:
-    devices = [_doubtful(device, each.unread) for each in slices for device in each.devices]
-    if len({device.name for device in devices}) < len(devices):
-        devices = [_doubtful(device, ("devices of one name",)) for device in devices]
-    return Pool(tuple(devices), complete)
+def _usable(slices: Sequence[ResourceSlice]) -> Iterator[OfferedDraDevice]:
+    for each in slices:
+        for device in each.devices:
+            yield replace(device, unread=(*device.unread, *each.unread)) if each.unread else device
 
 
-def _doubtful(device: OfferedDraDevice, doubts: tuple[str, ...]) -> OfferedDraDevice:
-    return replace(device, unread=(*device.unread, *doubts)) if doubts else device
-
-
-@dataclass(slots=True)
-class _Search:
-    """The search for devices of one node for all claims of a pod."""
-
-    devices: Devices
-    pools: tuple[Pool, ...]
-    doubts: Doubts
-    taken: set[DeviceName] = field(default_factory=set)
-    wanted: list[ClaimRequest] = field(default_factory=list)
-
-    def take_up(self, requests: Sequence[ClaimRequest]) -> bool:
-        """Take up the requests of a claim; return False if one for all devices cannot be served."""
-        size = 0
-        for request in requests:
-            self.doubts.add(*request.unread)
-            if request.unread:
-                continue
-            if request.count is not None:
-                self.wanted.append(request)
-                size += request.count
-                continue
-            chosen = self._all(request)
-            if chosen is not None and (not chosen or chosen & (self.devices.in_use | self.taken)):
-                return False
-            self.taken |= chosen or set()
-            size += len(chosen or ())
-        if size > MOST_DEVICES:
-            self.doubts.add(f"a claim of more than {MOST_DEVICES} devices", abort=True)
-        return True
-
-    def _all(self, request: ClaimRequest) -> set[DeviceName] | None:
-        """Return all devices that meet a request, None if that is in doubt."""
-        if not all(pool.complete for pool in self.pools):
-            self.doubts.add("a pool of devices that is being updated", abort=True)
-            return None
-        doubts = Doubts()
-        devices = (device for pool in self.pools for device in pool.devices)
-        chosen = {device.name for device in devices if self._meets(request, device, doubts)}
-        self.doubts.add(*doubts.words, abort=doubts.may_abort)
-        return None if doubts.words else chosen
-
-    def matched(self) -> bool:
-        """Return whether the requests with a count can be matched with free devices."""
-        used = self.devices.in_use | self.taken
-        pools = [pool for pool in self.pools if pool.complete]
-        free = [device for pool in pools for device in pool.devices if device.name not in used]
-        size = sum(request.count or 0 for request in self.wanted)
-        if size > len(free):
-            return False
-        if size > _MOST_SEARCHED:
-            self.doubts.add(f"claims of more than {_MOST_SEARCHED} devices")
-            return True
-        slots: list[list[int]] = []
-        for request in self.wanted:
-            places = [place for place, device in enumerate(free) if self._meets(request, device, self.doubts)]
-            slots.extend([places] * (request.count or 0))
-        return assigned(slots)
-
-    def _meets(self, request: ClaimRequest, device: OfferedDraDevice, doubts: Doubts) -> bool:
-        """Return whether a device meets a request; a doubtful one does, and is noted."""
-        kind = (self.devices.state.objects.classes or {}).get(request.device_class)
-        found = Doubts()
-        for expression in (*(kind.selectors if kind is not None else ()), *request.selectors):
-            try:
-                if not matches(expression, device):
-                    # An error before this one ends the attempt of the scheduler.
-                    doubts.add(*found.words, abort=found.may_abort)
-                    return False
-            except NotSimpleError:
-                found.add("a selector of devices that is not simple", abort=True)
-            except SelectorError:
-                found.add("a selector that fails for a device", abort=True)
-        doubts.add(*found.words, *device.unread, abort=found.may_abort)
-        return True
-
-
-def assigned(slots: Sequence[Sequence[int]]) -> bool:
-    """Return whether each slot can have a place of its own; each slot lists its possible places.
-
-    A slot whose places are taken moves others, along the path by which all keep one.
-    """
-    owner: dict[int, int] = {}
-
-    def place(slot: int, tried: set[int]) -> bool:
-        for each in slots[slot]:
-            if each not in tried:
-                tried.add(each)
-                if each not in owner or place(owner[each], tried):
-                    owner[each] = slot
-                    return True
-        return False
-
-    return all(place(slot, set()) for slot in range(len(slots)))
+def _valid(slices: Sequence[ResourceSlice], pool: Sequence[ResourceSlice]) -> bool:
+    """Return whether devices have names of their own, and counters that their pool has."""
+    names = [device.name for each in slices for device in each.devices]
+    counters = {name for each in pool for name in each.counters}
+    used = {name for each in pool for device in each.devices for name in device.counters}
+    return len(set(names)) == len(names) and used <= counters

@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 Amounts: TypeAlias = Mapping[str, int]
@@ -126,7 +126,10 @@ class OfferedDraDevice:
     name: DeviceName
     attributes: Mapping[str, str | int | bool]  # by "domain/name"; versions are of the type Version
     capacity: Mapping[str, int]  # in billionths, by "domain/name"
-    unread: tuple[str, ...] = ()  # shared counters, taints, multiple allocations …; each as words
+    # What it takes of counters that devices of its pool share, such as memory slices of a GPU: in billionths,
+    # by "set/counter".
+    counters: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()  # taints, multiple allocations …; each as words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,7 @@ class ResourceSlice:
     node: str
     devices: tuple[OfferedDraDevice, ...]
     nodes: tuple[NodeTerm, ...] | None = None  # without ``node``: terms of the nodes; None: all nodes
+    counters: Mapping[str, int] = field(default_factory=dict)  # that devices of the pool share, as there
     unread: tuple[str, ...] = ()
 
 

@@ -130,7 +130,14 @@ def test_a_slice() -> None:
     assert isinstance(found.devices[0].attributes["d/driverVersion"], Version)
     assert piece({}, allNodes=True).unread == ()
     assert piece({}, perDeviceNodeSelection=True).unread == ("perDeviceNodeSelection",)
-    assert piece({}, sharedCounters=[{}]).unread == ("sharedCounters",)
+    counters = [{"name": "gpu", "counters": {"memory": {"value": "7"}, "odd": {"value": "much"}}}]
+    shared = piece({"consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "3"}}}]})
+    assert shared.devices[0].counters == {"gpu/memory": billionths("3")}
+    shared = piece({}, sharedCounters=counters)
+    assert (shared.counters, shared.unread) == (
+        {"gpu/memory": billionths("7")},
+        ("sharedCounters of devices",),
+    )
     assert read_slice({"spec": {"driver": "d", "pool": {"name": "gpu-1"}}}) is None
 
 
@@ -139,7 +146,10 @@ def test_a_slice() -> None:
     [
         ((), {"taints": [{"effect": "None"}]}),
         (("taints of devices",), {"taints": [{"effect": "NoExecute"}]}),
-        (("consumesCounters",), {"consumesCounters": [{}]}),
+        (
+            ("consumesCounters of devices",),
+            {"consumesCounters": [{"counterSet": "a", "counters": {"b": {"value": "x"}}}]},
+        ),
         (("allowMultipleAllocations",), {"allowMultipleAllocations": True}),
         (("bindingConditions",), {"bindingConditions": ["ready"]}),
         (("d/type of a device",), {"attributes": {"type": {"strings": ["a"]}}}),

@@ -1,5 +1,6 @@
 """Records of a cluster for tests: small ones, with what a test does not care about filled in."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from exporter.waiting.objects import (
@@ -57,10 +58,21 @@ def verdict(waiting: WaitingPod, objects: Objects) -> Verdict:
     return only
 
 
-def device(name: str, *, unread: tuple[str, ...] = (), **attributes: str | int | bool) -> OfferedDraDevice:
+def device(
+    name: str,
+    *,
+    unread: tuple[str, ...] = (),
+    counters: Mapping[str, int] | None = None,
+    **attributes: str | int | bool,
+) -> OfferedDraDevice:
     """Return a device with attributes of its driver."""
-    named = {f"{DRIVER}/{key}": value for key, value in attributes.items()}
-    return OfferedDraDevice(name=DeviceName(DRIVER, "n1", name), attributes=named, capacity={}, unread=unread)
+    return OfferedDraDevice(
+        name=DeviceName(DRIVER, "n1", name),
+        attributes={f"{DRIVER}/{key}": value for key, value in attributes.items()},
+        capacity={},
+        counters=counters or {},
+        unread=unread,
+    )
 
 
 def piece(*devices: OfferedDraDevice, **more: Any) -> ResourceSlice:

@@ -1,13 +1,13 @@
 """Claims are served exactly if requests can be matched with free devices; with doubts only "no" is left."""
 
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.waiting.devices import assigned
+from exporter.waiting.device_search import assigned
 from exporter.waiting.objects import (
     ClaimRequest,
     DeviceClass,
@@ -38,6 +38,11 @@ CLASSES = {
 }
 CLAIMING = pod(claims=("c1",))
 A, B = device("a"), device("b", profile="3g")
+
+
+def elsewhere(pool: str) -> OfferedDraDevice:
+    """Return a device of another pool."""
+    return OfferedDraDevice(name=DeviceName(DRIVER, pool, "a"), attributes={}, capacity={})
 
 
 def answer(*requests: ClaimRequest, devices: tuple[OfferedDraDevice, ...] = (A, B), **more: Any) -> str:
@@ -115,7 +120,10 @@ def test_a_doubtful_device_leaves_only_no() -> None:
         # Only the newest generation counts.
         ("no", (piece(A), piece(generation=2))),
         ("no", (piece(A, slices_of_pool=2), piece(B, generation=2, node="n2"))),
-        ("not judged", (piece(A, A),)),
+        # The devices of a pool that is not valid are not used.
+        ("no", (piece(A, A),)),
+        ("not judged", (piece(A, A), piece(elsewhere("p2"), pool="p2"))),
+        ("no", (piece(device("a", counters={"gpu/memory": 1})),)),
     ],
 )
 def test_pools_of_devices(expected: str, slices: tuple[Any, ...]) -> None:
@@ -194,3 +202,61 @@ def test_slots_are_assigned_if_any_order_of_places_does(slots: list[list[int]]) 
     )
 
     assert assigned(slots) is possible
+
+
+SLICES = {"gpu/memory": 8}
+G7, G4, G3, G1, H1 = (
+    device(name, counters={"gpu/memory": size})
+    for name, size in (("7g", 8), ("4g", 4), ("3g", 4), ("1g", 1), ("1g-other", 1))
+)
+
+
+@pytest.mark.parametrize(
+    ("expected", "count", "used", "offered"),
+    [
+        ("fits", 2, (), (G7, G4, G3)),
+        ("no", 3, (), (G7, G4, G3)),
+        ("no", 2, (), (G7, G4)),
+        ("fits", 4, (), (G7, G4, G1, H1, A)),
+        ("no", 4, (), (G7, G4, G3, G1, H1)),
+        ("no", 1, (G7,), (G7, G4, G1)),
+        ("no", 1, (G4, G3), (G4, G3, G1)),
+        ("fits", 1, (G4,), (G4, G3, G1)),
+        # A device without counters is not affected.
+        ("fits", 1, (G7,), (G7, G1, A)),
+    ],
+)
+def test_devices_share_the_counters_of_their_pool(
+    expected: str, count: int, used: tuple[OfferedDraDevice, ...], offered: tuple[OfferedDraDevice, ...]
+) -> None:
+    """MIG devices of one GPU share its memory slices."""
+    claims = claim(request(count=count))
+    for each in used:
+        claims |= claim(request(), name=f"c-{each.name.device}", allocated=(each.name,))
+
+    assert answer(claims=claims, slices=(piece(*offered, counters=SLICES),)) == expected
+
+
+def test_all_devices_share_counters_too() -> None:
+    for expected, offered in (("fits", (G4, G3)), ("no", (G4, G3, G1))):
+        found = answer(request(count=None), slices=(piece(*offered, counters=SLICES),))
+        assert found == expected
+
+
+def test_a_search_without_end_is_given_up() -> None:
+    many = [device(f"d{number}", counters={"gpu/memory": 2}) for number in range(40)]
+    claims = claim(request(count=31))
+
+    assert answer(claims=claims, slices=(piece(*many, counters={"gpu/memory": 61}),)) == "not judged"
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 12))
+def test_devices_are_packed_if_any_choice_of_them_is(sizes: list[int], count: int, total: int) -> None:
+    offered = [
+        device(f"d{number}", counters={"gpu/memory": size} if size else {})
+        for number, size in enumerate(sizes)
+    ]
+    possible = any(sum(chosen) <= total for chosen in combinations(sizes, count))
+
+    found = answer(request(count=count), slices=(piece(*offered, counters={"gpu/memory": total}),))
+    assert found == ("fits" if possible else "no")

@@ -178,14 +178,21 @@ def _slices(random: Random, node: str) -> list[Json]:
         place = {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
     elif random.random() < 0.03:
         place = {"allNodes": True}
-    total = random.randint(1, 4)
-    pieces = []
-    for number in range(count):
-        devices = [_device(random, each) for each in range(total) if each % count == number]
-        pool = {"name": node, "generation": 1, "resourceSliceCount": announced}
-        spec = {"driver": DRIVER, "pool": pool, "devices": devices, **place}
-        pieces.append(_dra("ResourceSlice", f"{node}-{number}", spec))
-    return pieces
+    shared = random.random() < 0.3
+    devices = [_device(random, each) for each in range(random.randint(1, 6 if shared else 4))]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": announced + shared}
+    contents: list[Json] = [{"devices": devices[number::count]} for number in range(count)]
+    if shared:
+        # MIG devices of one GPU, which share its memory slices.
+        counters = {"memory": {"value": random.choice(("4", "8"))}}
+        contents.append({"sharedCounters": [{"name": "gpu", "counters": counters}]})
+        for each in devices[random.randint(0, 1) :]:
+            taken = {"memory": {"value": random.choice(("1", "2", "4"))}}
+            each["consumesCounters"] = [{"counterSet": "gpu", "counters": taken}]
+    return [
+        _dra("ResourceSlice", f"{node}-{number}", {"driver": DRIVER, "pool": pool, **content, **place})
+        for number, content in enumerate(contents)
+    ]
 
 
 def _request(random: Random, name: str, classes: list[str]) -> Json:
@@ -214,8 +221,8 @@ def _claims_in_use(random: Random, name: str, slices: list[Json]) -> list[Json]:
     """Return claims that have a device each."""
     claims = []
     for piece in slices:
-        for device in piece["spec"]["devices"]:
-            if random.random() < 0.3:
+        for device in piece["spec"].get("devices", ()):
+            if random.random() < 0.25:
                 request: Json = {"name": "r", "exactly": {"deviceClassName": "any"}}
                 spec = {"devices": {"requests": [request]}}
                 claim = _dra("ResourceClaim", f"{name}-used-{len(claims)}", spec, "ml")
