@@ -7,7 +7,7 @@ from exporter.kubernetes.collection import _json
 from exporter.kubernetes.device_claims import read_claim, read_class, read_slice
 from exporter.kubernetes.scheduling import read_cluster_node, read_placed_pod, read_waiting_pod
 from exporter.waiting.cel import SelectorError, matches
-from exporter.waiting.cel_syntax import NotSimpleError
+from exporter.waiting.cel_syntax import NotSimpleError, parse
 from exporter.waiting.objects import DeviceName, Objects, OfferedDraDevice, Version
 from exporter.waiting.quantity import amount, billionths
 from exporter.waiting.verdict import Judge
@@ -51,6 +51,11 @@ def _quantity(content: bytes) -> Any:
     return size, amount("cpu", size), amount("memory", size)
 
 
+def _selected(content: bytes) -> bool:
+    parse.cache_clear()
+    return matches(content.decode(errors="replace"), _DEVICE)
+
+
 TARGETS = (
     Target(
         name="api-scheduling",
@@ -79,7 +84,7 @@ TARGETS = (
         name="device-selector",
         covers=("exporter.waiting.cel", "exporter.waiting.cel_syntax"),
         seeds=lambda: [each.encode() for each in _SELECTORS],
-        decode=lambda content: matches(content.decode(errors="replace"), _DEVICE),
+        decode=_selected,
         refuses=(NotSimpleError, SelectorError),
         words=(b"&&", b"||", b"!", b"in", b"has(", b"device.attributes['d']", b".type", b"[", b"true"),
     ),
