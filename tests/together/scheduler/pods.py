@@ -58,8 +58,10 @@ def waiting(random: Random, name: str, nodes: list[str], classes: list[str]) -> 
     if random.random() < 0.1:
         spec["overhead"] = {"cpu": "250m", "memory": "1.5Mi"}
     if random.random() < 0.1:
-        cpu = "5" if random.random() < 0.5 else "12500m"
-        spec["resources"] = {"requests": {"cpu": cpu, "memory": "20Gi"}}
+        # Requests of the whole pod may not be less than those of its containers together.
+        spec["containers"] = [container("main", {"cpu": "0.5", "nvidia.com/gpu": "1"})]
+        spec["resources"] = {"requests": {"cpu": random.choice(("500m", "3900m")), "memory": "1Gi"}}
+        spec.pop("initContainers", None)
     if random.random() < 0.4:
         spec["tolerations"] = [_toleration(random) for _ in range(random.randint(1, 3))]
     if random.random() < 0.3:
