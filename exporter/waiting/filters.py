@@ -8,7 +8,7 @@ https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from exporter.waiting.affinity import any_term_matches, integer, labels_match, selected
@@ -205,7 +205,9 @@ def resources(pod: WaitingPod, node: ClusterNode, state: ClusterState) -> Findin
     return Finding(tuple(reasons), tuple(unjudged)) if reasons or unjudged else None
 
 
+@lru_cache(maxsize=4096)
 def _insufficient(name: str, needed: int, free: int, capacity: int) -> Reason:
+    """Return the reason, one for all nodes that are alike: there may be thousands."""
     message = "Too many pods" if name == "pods" else f"Insufficient {name}"
     words = f"{max(free, 0)} of {capacity} {name} free, {needed} requested"
     return Reason(message, words, name, needed, free)
