@@ -219,7 +219,7 @@ def _claim_of(random: Random, waiting: Json, classes: list[str]) -> Json:
 
 def _claims_in_use(random: Random, name: str, slices: list[Json]) -> list[Json]:
     """Return claims that have a device each."""
-    claims = []
+    claims: list[Json] = []
     for piece in slices:
         for device in piece["spec"].get("devices", ()):
             if random.random() < 0.25:

@@ -8,7 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from tempfile import mkdtemp
@@ -21,6 +21,7 @@ Json = dict[str, Any]
 TOKEN = "secret"  # noqa: S105 - of a server that is gone after the test
 # Nodes get a taint for their conditions, which they do not have; overhead needs no class of its own.
 _ADMISSION = "ServiceAccount,TaintNodesByCondition,RuntimeClass,LimitRanger,ResourceQuota"
+_DAY = 86_400
 _RESOURCE = "/apis/resource.k8s.io/v1"
 PATHS = {
     "Node": "/api/v1/nodes",
@@ -39,11 +40,20 @@ class Api:
         self._port = port
         self._local = threading.local()
         self._pool = ThreadPoolExecutor(8)
+        self._connections: list[HTTPSConnection] = []
         self._context = ssl._create_unverified_context()  # noqa: S323 - a server of our own
 
-    def connection(self) -> HTTPSConnection:
-        """Return a new connection."""
-        return HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=120)
+    def connection(self, seconds: float = 120) -> HTTPSConnection:
+        """Return a new connection, which is closed with the client."""
+        made = HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=seconds)
+        self._connections.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.shutdown()
+        for each in self._connections:
+            each.close()
 
     def ask(self, method: str, path: str, body: Json | None = None, kind: str = "application/json") -> Json:
         """Return the answer to a request; an error of the server fails."""
@@ -93,28 +103,27 @@ class Api:
 
     def answers(self) -> bool:
         """Return whether the server is ready."""
-        try:
-            connection = self.connection()
+        connection = HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=120)
+        with closing(connection), suppress(OSError, HTTPException):
             connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
             return connection.getresponse().status == 200
-        except (OSError, HTTPException):
-            return False
+        return False
 
 
 class Outcomes:
     """The first outcome of each pod, which is a node or the scheduler's message, and which pods are bound."""
 
     def __init__(self, api: Api) -> None:
-        self._connection, self._known = api.connection(), threading.Condition()
+        self._connection, self._known = api.connection(_DAY), threading.Condition()
         self._found: dict[str, tuple[str, str]] = {}
         self._bound: set[str] = set()
         listed = api.ask("GET", "/api/v1/pods?limit=1")
         version = listed["metadata"]["resourceVersion"]
-        path = f"/api/v1/pods?watch=1&resourceVersion={version}&timeoutSeconds=36000"
-        self._connection.timeout = 36000
+        path = f"/api/v1/pods?watch=1&resourceVersion={version}&timeoutSeconds={_DAY}"
         self._connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
         self._answer = self._connection.getresponse()
-        threading.Thread(target=self._read, daemon=True, name="pods").start()
+        self._thread = threading.Thread(target=self._read, daemon=True, name="pods")
+        self._thread.start()
 
     def of(self, uid: str) -> tuple[str, str]:
         """Wait for the outcome of a pod, and return its node and the message; one of them is empty."""
@@ -134,6 +143,8 @@ class Outcomes:
         if self._connection.sock is not None:
             with suppress(OSError):
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._answer.close()
 
     def _read(self) -> None:
         with suppress(OSError, ValueError, HTTPException):
@@ -176,6 +187,7 @@ def running(programs: Path) -> Iterator[Api]:
         _write(folder, server)
         start("kube-apiserver", *_api_server(folder, store, server))
         api = Api(server)
+        stack.callback(api.close)
         wait_until(api.answers, "the API server answers")
         start("kube-scheduler", f"--config={folder}/scheduler.json", f"--secure-port={metrics}")
         yield api
