@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
+from random import SystemRandom
 from tempfile import mkdtemp
 from typing import Any
 
@@ -22,6 +23,7 @@ TOKEN = "secret"  # noqa: S105 - of a server that is gone after the test
 # Nodes get a taint for their conditions, which they do not have; overhead needs no class of its own.
 _ADMISSION = "ServiceAccount,TaintNodesByCondition,RuntimeClass,LimitRanger,ResourceQuota"
 _DAY = 86_400
+_RANDOM = SystemRandom()
 _RESOURCE = "/apis/resource.k8s.io/v1"
 PATHS = {
     "Node": "/api/v1/nodes",
@@ -173,7 +175,7 @@ def running(programs: Path) -> Iterator[Api]:
     with ExitStack() as stack:
         folder = Path(mkdtemp(prefix="gpuslice-scheduler-", dir=DISK))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        store, peers, server, metrics = _free_ports(4)
+        store, peers, server = _free_ports(3)
 
         def start(program: str, *words: str) -> None:
             with (folder / f"{program}.log").open("ab") as log:
@@ -189,15 +191,17 @@ def running(programs: Path) -> Iterator[Api]:
         api = Api(server)
         stack.callback(api.close)
         wait_until(api.answers, "the API server answers")
-        start("kube-scheduler", f"--config={folder}/scheduler.json", f"--secure-port={metrics}")
+        start("kube-scheduler", f"--config={folder}/scheduler.json", "--secure-port=0")
         yield api
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Return ports that no connection of a client can take before they are used, as those the system picks."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = _RANDOM.randrange(20_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
     return ports
 
 

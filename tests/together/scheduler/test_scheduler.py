@@ -9,6 +9,7 @@ filter that fails, and a pod is bound to a node that it fits. Else it is never b
 import os
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,8 @@ def programs() -> Path:
 @pytest.fixture(scope="module")
 def comparison() -> Iterator[Comparison]:
     """Run a control plane; it starts in ten seconds."""
-    with running(programs()) as api:
-        made = Comparison(api)
+    with running(programs()) as api, closing(Comparison(api)) as made:
         yield made
-        made.close()
 
 
 def test_verdicts_are_those_of_the_scheduler(comparison: Comparison) -> None:
