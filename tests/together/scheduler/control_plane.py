@@ -196,7 +196,7 @@ def running(programs: Path) -> Iterator[Api]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that no connection of a client can take before they are used, as those the system picks."""
+    """Return ports outside of the range from which clients get theirs."""
     ports: list[int] = []
     while len(ports) < count:
         port = _RANDOM.randrange(20_000, 30_000)
