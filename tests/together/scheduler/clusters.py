@@ -69,8 +69,14 @@ def make(seed: int, name: str, most_nodes: int = 40) -> RandomCluster:
     made.objects += _probe(name)
     class_names = [each["metadata"]["name"] for each in classes]
     for number in range(random.randint(6, 16)):
-        waiting = pods.waiting(random, f"{name}-pod-{number}", names, class_names if counted else [])
-        if class_names and random.random() < 0.5:
+        own_name = f"{name}-pod-{number}"
+        if class_names and random.random() < 0.4:
+            # A pod that only its claim keeps from any node.
+            waiting = pods.undemanding(random, own_name)
+            made.waiting.append(_claim_of(random, waiting, class_names))
+        else:
+            waiting = pods.waiting(random, own_name, names, class_names if counted else [])
+        if class_names and "resourceClaims" not in waiting["spec"] and random.random() < 0.3:
             made.waiting.append(_claim_of(random, waiting, class_names))
         made.waiting.append(waiting)
     return made
@@ -201,14 +207,14 @@ def _request(random: Random, name: str, classes: list[str]) -> Json:
     if random.random() < 0.15:
         exactly["allocationMode"] = "All"
     else:
-        exactly |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 1, 2, 3))}
+        exactly |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 2, 3))}
     return {"name": name, "exactly": exactly}
 
 
 def _claim_of(random: Random, waiting: Json, classes: list[str]) -> Json:
     """Make a claim that a pod then asks for, and return it."""
     metadata = waiting["metadata"]
-    requests = [_request(random, f"r{number}", classes) for number in range(random.choice((1, 1, 2)))]
+    requests = [_request(random, f"r{number}", classes) for number in range(random.choice((1, 2, 2)))]
     devices: Json = {"requests": requests}
     if random.random() < 0.05:
         devices["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]
