@@ -82,11 +82,11 @@ def make(seed: int, name: str, most_nodes: int = 40) -> RandomCluster:
     return made
 
 
-def probe_pod(name: str) -> Json:
+def probe_pod(name: str, number: int) -> Json:
     """Return a pod that is only placed once the scheduler has seen the last object of each kind."""
     fields: Json = {"key": "metadata.name", "operator": "In", "values": [f"{name}-{PROBE}"]}
     terms = {"nodeSelectorTerms": [{"matchFields": [fields]}]}
-    pod = pods.pod(f"{name}-{PROBE}", "ml", {})
+    pod = pods.pod(f"{name}-{PROBE}-{number}", "ml", {})
     pod["spec"] |= {
         "tolerations": [{"operator": "Exists"}],
         "affinity": {"nodeAffinity": {pods.REQUIRED: terms}},

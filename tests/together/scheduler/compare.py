@@ -7,6 +7,7 @@ condition, which is never cut or merged with others, as that of an event can be.
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import count
 
 from exporter.kubernetes.device_claims import read_claim, read_class, read_slice
 from exporter.kubernetes.scheduling import read_cluster_node, read_placed_pod, read_waiting_pod
@@ -66,8 +67,7 @@ class Comparison:
         for kind in ("Node", "Pod", "DeviceClass", "ResourceSlice", "ResourceClaim"):
             self._api.create_all(each for each in ordered if each["kind"] == kind)
         self._api.create_all(probes)
-        probe = self._api.create(probe_pod(name))
-        self._outcomes.bound(probe["metadata"]["uid"])
+        self._wait_for_probe(name)
         self._fixed = self._read_fixed()
         for each in cluster.waiting:
             if each["kind"] == "Pod":
@@ -79,6 +79,15 @@ class Comparison:
         self._api.delete_all("Pod", NAMESPACES)
         for kind in KINDS:
             self._api.delete_all(kind, NAMESPACES if kind == "ResourceClaim" else ("",))
+
+    def _wait_for_probe(self, name: str) -> None:
+        """Make probe pods until one is bound: the scheduler then has seen the objects of the cluster."""
+        for number in count():
+            probe = self._api.create(probe_pod(name, number))
+            node, _ = self._outcomes.of(probe["metadata"]["uid"])
+            if node:
+                return
+            self._api.delete(probe)
 
     def _read_fixed(self) -> Objects:
         """Return the objects that do not change while pods are made."""
@@ -106,6 +115,9 @@ class Comparison:
         )
         made = self._api.create(pod)
         node, message = self._outcomes.of(made["metadata"]["uid"])
+        if not node:
+            # Else it might be bound later, to what another pod is told to be free.
+            self._api.delete(made)
         # What a pod that waits has, whatever comes of it.
         made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
         waiting = read_waiting_pod(made)
