@@ -70,10 +70,10 @@ grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has 
 	@scripts/install-tools --all
 	@GRAFANA='$(realpath $(GRAFANA))' PICTURES='$(PICTURES)' scripts/run-tests --numprocesses=0 tests/product/grafana
 
-cluster: $(DEV) ## test the chart and the image in a real cluster on this machine; KUBERNETES=1.25.4 chooses another version
+cluster: $(DEV) ## test the chart, the image and the verdicts on pods in a real cluster on this machine; KUBERNETES=1.25.4 chooses
 	@scripts/install-tools --all
 	@scripts/install-kubernetes $(KUBERNETES)
-	@CLUSTER='.cache/tools/kubernetes-$(KUBERNETES)' scripts/run-tests --numprocesses=0 tests/together/cluster
+	@CLUSTER='.cache/tools/kubernetes-$(KUBERNETES)' scripts/run-tests --numprocesses=0 tests/together/cluster tests/together/scheduler
 
 coverage: $(ALL) ## run all tests and report what they do not reach; takes an hour
 	@scripts/install-tools --all

@@ -10,6 +10,7 @@ from tests.together.fuzz import (
     targets_nvml_meters,
     targets_nvml_parts,
     targets_proc,
+    targets_scheduling,
     targets_systems,
     targets_texts,
     targets_translate,
@@ -19,6 +20,7 @@ from tests.together.fuzz.target import Target
 
 TARGETS: tuple[Target, ...] = (
     *targets_kubelet.TARGETS,
+    *targets_scheduling.TARGETS,
     *targets_texts.TARGETS,
     *targets_systems.TARGETS,
     *targets_files.TARGETS,
