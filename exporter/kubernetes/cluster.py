@@ -27,8 +27,8 @@ FIRST_SECONDS: Final = 5.0
 # Pause before another attempt to start a thread.
 THREAD_SECONDS: Final = 5.0
 MISSING: Final = (
-    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
-    " --kubernetes-api off"
+    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], take the image"
+    " whose tag ends in -kubernetes, or set --kubernetes-api off"
 )
 
 

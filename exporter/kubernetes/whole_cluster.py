@@ -29,7 +29,7 @@ from exporter.waiting.objects import (
     WaitingPod,
 )
 
-RIGHT: Final = "allow to list and watch %s in the whole cluster: docs/fleet.md#why-a-pod-waits"
+RIGHT: Final = "allow to list and watch %s in the whole cluster: docs/fleet.md#reading-the-cluster"
 PAGE: Final = 500
 # A command waits this long for a first answer about each kind.
 FIRST_SECONDS: Final = 120.0
