@@ -13,6 +13,8 @@ CLUSTER_COMMANDS = ("hub", "inspect", "advise", "is")
 """Those about a cluster, from a Prometheus."""
 PROMETHEUS_COMMANDS = (*CLUSTER_COMMANDS, "doctor")
 """Those that read a Prometheus; the doctor reads its rules."""
+KUBERNETES_COMMANDS = (*MACHINE_COMMANDS, "hub")
+"""Those that may use the Kubernetes API: for a node and its pods, or for the whole cluster."""
 SERVING_COMMANDS = ("serve", "demo", "hub")
 """Those that serve pages."""
 ALL_COMMANDS = (*NODE_COMMANDS, *CLUSTER_COMMANDS)
@@ -22,6 +24,7 @@ _TITLES = {
     SERVING_COMMANDS: "Listener and pages",
     NODE_COMMANDS: "Polling and series",
     MACHINE_COMMANDS: "Sources on this machine",
+    KUBERNETES_COMMANDS: "Kubernetes API",
     PROMETHEUS_COMMANDS: "Prometheus",
 }
 _OTHERS = "Holders, history and price"

@@ -7,6 +7,7 @@ from typing import Literal
 
 from exporter.config.commands import (
     ALL_COMMANDS,
+    KUBERNETES_COMMANDS,
     MACHINE_COMMANDS,
     NODE_COMMANDS,
     PROMETHEUS_COMMANDS,
@@ -97,8 +98,7 @@ class Settings:
     )
     history_retention: float = option(
         duration("5m", "168h"),
-        "Retention of the history that is kept in memory for the timelines of the page; older"
-        " data is coarser.",
+        "Retention of the history in memory, for the timelines of the page; older data is coarser.",
         default="6h",
         commands=("serve", "demo"),
     )
@@ -277,16 +277,16 @@ class Settings:
     kubernetes_api: Literal["auto", "on", "off"] = option(
         choice("auto", "on", "off"),
         "Watch this node and its pods in the Kubernetes API: annotations, which some sharing systems use, and"
-        " labels, with which a MIG manager requests the release of the driver. `auto` does so in pods with a"
-        " token. Requires the `kubernetes` extra, and permission to list and watch pods and nodes.",
+        " labels, with which a MIG manager requests the release of the driver; `auto` does so in pods with a"
+        " token. Of `hub`: watch the whole cluster; only with `on` or --kubeconfig. Requires the `kubernetes`"
+        " extra, and permission to list and watch pods and nodes.",
         default="auto",
-        commands=MACHINE_COMMANDS,
+        commands=KUBERNETES_COMMANDS,
     )
     kubeconfig: Path | None = option(
         PATH,
-        "Kubeconfig file to reach the Kubernetes API from outside a cluster; also turns"
-        " --kubernetes-api auto on.",
-        commands=MACHINE_COMMANDS,
+        "Kubeconfig file to reach the Kubernetes API from outside; also turns --kubernetes-api auto on.",
+        commands=KUBERNETES_COMMANDS,
     )
     log_level: Literal["debug", "info", "warning", "error"] = option(
         choice("debug", "info", "warning", "error"),

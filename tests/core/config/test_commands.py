@@ -59,7 +59,7 @@ def test_every_command_but_translate_has_settings():
         ("poll_interval", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("pod_labels", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("kubelet_root", {"serve", "snapshot", "doctor", "record", "metrics"}),
-        ("kubernetes_api", {"serve", "snapshot", "doctor", "record", "metrics"}),
+        ("kubernetes_api", {"serve", "snapshot", "doctor", "record", "metrics", "hub"}),
         ("history_retention", {"serve", "demo"}),
         ("gpu_hour_price", {"serve", "demo", "hub", "inspect", "advise", "is"}),
     ],

@@ -76,7 +76,7 @@ def nodes(folder: Path) -> list[Node]:
         Node("vgpu-host"),
         Node("mi300x-cpx"),
         Node("hami-vendors", {"cluster": "east"}),
-        Node("elastic-gpu", {"cluster": "west"}, ("--kubernetes-api", "off")),
+        Node("elastic-gpu", {"cluster": "west"}),
         Node("nos", {"cluster": "west"}, ("--dcgm-names", "legacy", "--metric-allowlist", "DCGM_.*")),
         Node("vgpu-guest", {"cluster": "west"}),
         Node("mig-timeslicing", {"cluster": "west"}),
