@@ -89,11 +89,12 @@ NODE_OPTIONS = tuple(
     for row in fields(Settings)
     if row.name != "config" and "serve" in row.metadata["option"].commands
 )
-# Options of the hub, without those that have their own value.
+# Options of the hub that have their own value, or that a pod cannot have.
+_HUB_VALUES = ("config", "web_config", "prometheus_url", "kubernetes_api", "kubeconfig")
 HUB_OPTIONS = tuple(
     row.name
     for row in fields(Settings)
-    if row.name not in ("config", "web_config", "prometheus_url") and "hub" in row.metadata["option"].commands
+    if row.name not in _HUB_VALUES and "hub" in row.metadata["option"].commands
 )
 # What YAML reads unquoted as booleans and numbers.
 _BOOLEANS = {"on": True, "off": False}

@@ -12,7 +12,7 @@ from deploy.charts.schema import HUB_OPTIONS, NODE_OPTIONS
 from deploy.charts.values import read_values
 from exporter.cli import _parse
 from exporter.config import ListenAddress, load_settings
-from exporter.fleet import commands
+from exporter.fleet import cluster_source, commands
 from tests.core.config.test_settings import VALUES
 from tests.product.deploy.charts import chart, refusal
 from tests.product.deploy.render import CHART
@@ -104,6 +104,9 @@ def test_the_values_of_the_hub_reach_the_program() -> None:
     source = getsource(commands.hub) + getsource(commands.prometheus_of)
     read = set(re.findall(r"\bsettings\.(\w+)", source))
     assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
+    # `hub.waiting` sets the one, and a pod has no use for the other.
+    by_api = set(re.findall(r"\bsettings\.(\w+)", getsource(cluster_source.api_of_hub)))
+    assert by_api == {"kubernetes_api", "kubeconfig"}
 
 
 def test_the_schema_is_strict_and_describes_each_value() -> None:
