@@ -101,12 +101,13 @@ class Search:
     def matched(self) -> bool:
         """Return whether the requests that were taken up can be served."""
         pools = [pool for pool in self.pools if pool.usable]
-        used = self.in_use | self.taken.keys()
-        free = [device for pool in pools for device in pool.devices if device.name not in used]
+        idle = [device for pool in pools for device in pool.devices if device.name not in self.in_use]
+        # Also of devices that requests for all take: the scheduler may look at them before.
         suited = [
-            [place for place, device in enumerate(free) if self._meets(request, device, self.doubts)]
+            {device.name for device in idle if self._meets(request, device, self.doubts)}
             for request in self.wanted
         ]
+        free = [device for device in idle if device.name not in self.taken]
         left = {pool.name: dict(pool.counters) for pool in pools}
         size = sum(request.count or 0 for request in self.wanted)
         if self.in_vain or size > len(free) or not all(take(left, each) for each in self.taken.values()):
@@ -114,11 +115,10 @@ class Search:
         if size > _MOST_SEARCHED:
             self.doubts.add(f"claims of more than {_MOST_SEARCHED} devices")
             return True
-        slots = [
-            places
-            for request, places in zip(self.wanted, suited, strict=True)
-            for _ in range(request.count or 0)
-        ]
+        slots: list[list[int]] = []
+        for request, names in zip(self.wanted, suited, strict=True):
+            places = [place for place, device in enumerate(free) if device.name in names]
+            slots.extend([places] * (request.count or 0))
         if not any(device.counters for device in free) or not assigned(slots):
             return assigned(slots)
         fits = packed(slots, free, left)

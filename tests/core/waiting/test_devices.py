@@ -194,7 +194,9 @@ def test_an_error_of_a_selector_on_one_node_stops_the_pod_on_all() -> None:
     assert verdicts.message() is None
 
 
-@pytest.mark.parametrize("other", [request(count=9), request(count=None, selectors=("false",))])
+@pytest.mark.parametrize(
+    "other", [request(count=9), request(count=None, selectors=("false",)), request(count=None)]
+)
 def test_an_error_is_looked_for_even_if_another_request_is_in_vain(other: ClaimRequest) -> None:
     """The scheduler may look at that request first, and then has an error instead of a message."""
     failing = request("failing", selectors=(f"{OF}.profile == '3g'",))
