@@ -116,6 +116,7 @@ async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
         refresh=arguments.refresh,
         window=arguments.window,
         node_url_template=arguments.node_url_template,
+        namespaces=arguments.namespace,
     )
     return 0
 
@@ -127,10 +128,12 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.nodes or arguments.details:
             raise SettingsError("--advice is by workload: it cannot be combined with nodes or --details")
         return await _advise(arguments, settings)
-    if arguments.namespace or arguments.output == "csv":
-        raise SettingsError("--namespace and --output csv need --advice")
     return await inspect_cluster(
-        settings, arguments.nodes, output=arguments.output, details=arguments.details
+        settings,
+        arguments.nodes,
+        arguments.namespace,
+        output=arguments.output,
+        details=arguments.details,
     )
 
 

@@ -51,6 +51,8 @@ class Kind:
     allowed: str
     """The allowed values, to complete the sentence "the value is not …"."""
     metavar: str = ""
+    secret: bool = False
+    """Whether errors must not show the text."""
 
 
 def matching(pattern: str, parse: Callable[[str], Any], allowed: str, metavar: str = "") -> Kind:
@@ -117,7 +119,8 @@ def parse_text(kind: Kind, text: str, path: str) -> Any:
     except ValueError as error:
         # Some reasons repeat the value, which may be long.
         reason = f" ({str(error)[:_LONGEST]})" if str(error) else ""
-        fail(path, f"{shown(text)} is not {kind.allowed}{reason}", text)
+        given = "the value" if kind.secret and text else shown(text)
+        fail(path, f"{given} is not {kind.allowed}{reason}", text)
 
 
 def read_yaml(content: bytes) -> Any:

@@ -127,6 +127,7 @@ SECURITY_CONTEXT = _ref("core.v1.SecurityContext")
 POD_SECURITY_CONTEXT = _ref("core.v1.PodSecurityContext")
 ROLLING_UPDATE = _ref("apps.v1.RollingUpdateDaemonSet")
 PEERS = list_of(_ref("networking.v1.NetworkPolicyPeer"))
+INGRESS_TLS = list_of(_ref("networking.v1.IngressTLS"))
 EGRESS = list_of(_ref("networking.v1.NetworkPolicyEgressRule"))
 TOLERATIONS = list_of(
     closed(

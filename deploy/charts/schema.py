@@ -3,6 +3,7 @@
 Helm uses Go's regular expressions, which have no look-ahead.
 """
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -28,8 +29,9 @@ from deploy.charts.kubernetes import (
     text,
 )
 from deploy.charts.monitors import TIME, monitor
+from deploy.charts.routes import routes
 from deploy.charts.values import Value
-from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, PRICE, SWITCH, URL, Option
+from exporter.config.parse import ADDRESS, ANCESTOR, HEADER, PREFIX, PRICE, SWITCH, URL, Option
 from exporter.config.table import Settings
 from exporter.web.kit.auth.web_config import (
     CIPHERS_12,
@@ -93,12 +95,15 @@ HUB_OPTIONS = (
     "route_prefix",
     "frame_ancestors",
     "prometheus_token_file",
+    "prometheus_header",
+    "prometheus_header_file",
     "prometheus_ca_file",
     "log_level",
     "log_format",
 )
-# YAML reads unquoted on and off as booleans.
+# What YAML reads unquoted as booleans and numbers.
 _BOOLEANS = {"on": True, "off": False}
+_NUMBER = re.compile(r"[0-9]+\.[0-9]+")
 
 
 def values_schema(values: list[Value], alerts: list[str]) -> Schema:
@@ -142,7 +147,10 @@ def _kind_schema(option: Option) -> Schema:
     kind = option.kind
     if kind is SWITCH or "|" in kind.metavar:
         names = kind.metavar.split("|")
-        return {"enum": [*names, *(_BOOLEANS[name] for name in names if name in _BOOLEANS)]}
+        words = {"enum": [*names, *(_BOOLEANS[name] for name in names if name in _BOOLEANS)]}
+        numbers = [float(name) for name in names if _NUMBER.fullmatch(name)]
+        # Helm refuses a list with both the text and the number.
+        return {"anyOf": [words, {"enum": numbers}]} if numbers else words
     if kind.metavar == "DURATION":
         return _DURATION
     if kind is PRICE:
@@ -152,6 +160,7 @@ def _kind_schema(option: Option) -> Schema:
         id(PREFIX): r"^(/[A-Za-z0-9._~-]+)+/?$",
         id(ANCESTOR): r"^(self|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)$",
         id(URL): _ADDRESS,
+        id(HEADER): r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+:[ \t]*[!-~]([ -~]*[!-~])?$",
     }
     return text(patterns.get(id(kind), r"."))
 
@@ -262,6 +271,8 @@ def _rules(alerts: list[str]) -> dict[str, Schema]:
 def _hub() -> dict[str, Schema]:
     return {
         "hub.prometheusUrl": text(rf"^$|{_ADDRESS}"),
+        "hub.prometheusHeaderSecret": _NAME,
+        "hub.namespaces": list_of(text(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")),
         "hub.refresh": _DURATION,
         "hub.window": _DURATION,
         "hub.config": _config(*HUB_OPTIONS),
@@ -280,4 +291,5 @@ def _hub() -> dict[str, Schema]:
         "hub.service.type": one_of("ClusterIP", "NodePort", "LoadBalancer"),
         "hub.service.port": _PORT,
         "hub.service.annotations": _TEXTS,
+        **routes(),
     }

@@ -1,8 +1,12 @@
 """The join: readings + holdings + processes → rows of containers, GPUs and MIG devices.
 
-Pure functions of plain records; ``docs/join.md`` has the numbered rules, for users. ``join.py`` makes the
-rows of a GPU, and for each device of it ``container_rows.py`` those of containers: ``owners.py`` matches
-processes with holders, ``use.py`` adds up the processes of each, or the sharing system's meter counts.
+Pure functions of plain records; ``docs/join.md`` has the numbered rules, for users. The way of a number:
+
+1. ``nvml/readings/gpu_processes.py`` reads the processes on a device, with their memory.
+2. ``poll/snapshot_builder.py`` calls the join here. ``join.py`` makes the rows of a GPU, and for each device of
+   it ``container_rows.py`` those of containers: ``owners.py`` matches processes with holders, ``use.py`` adds up
+   the processes of each, or the sharing system's meter counts. ``closure.py`` decides which zeros are proven.
+3. ``metrics/holders.py`` turns the rows of containers into series.
 """
 
 from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex

@@ -8,7 +8,7 @@ from exporter.config.parse import duration
 
 INSPECT, ADVISE, TRANSLATE = "inspect", "advise", "translate"
 DEMO_SCENARIO = "showcase"
-_ADVICE_FORMATS = ("text", "json", "csv")
+_FORMATS = ("text", "json", "csv")
 _PROMETHEUS = (
     "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To reach "
     "one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and then "
@@ -71,6 +71,26 @@ def _duration(shortest: str, longest: str) -> Callable[[str], float]:
     return parse
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """Return names that are separated by commas."""
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name, or several with commas")
+    return names
+
+
+def _add_namespace(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--namespace",
+        "-n",
+        action="extend",
+        type=_names,
+        default=[],
+        metavar="NAMESPACE",
+        help=f"{what}; sums of nodes stay those of all. Repeatable, or several with commas. Default: all",
+    )
+
+
 def _hub_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--refresh",
@@ -93,6 +113,7 @@ def _hub_options(parser: argparse.ArgumentParser) -> None:
         help="URL of a node's page, with the placeholders {instance}, {node}, {cluster} and {job}. "
         "Default: http://{instance}/",
     )
+    _add_namespace(parser, "show the holders in this namespace only")
 
 
 def _inspect_options(parser: argparse.ArgumentParser) -> None:
@@ -107,18 +128,27 @@ def _inspect_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show which slice would fit each workload, as the command advise",
     )
-    parser.add_argument("--namespace", default="", help="of --advice: only this namespace. Default: all")
+    _add_namespace(parser, "show the containers in this namespace only")
     parser.add_argument(
-        "--output", "-o", choices=_ADVICE_FORMATS, default="text", help="csv: of --advice only. Default: text"
+        "--output",
+        "-o",
+        choices=_FORMATS,
+        default="text",
+        help="csv has nodes; with --details or --namespace, containers. Default: text",
     )
     parser.epilog = _PROMETHEUS
 
 
 def _advise_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "namespace", nargs="?", default="", metavar="NAMESPACE", help="Default: all namespaces"
+        "namespace",
+        nargs="?",
+        type=_names,
+        default=(),
+        metavar="NAMESPACE",
+        help="one, or several with commas. Default: all namespaces",
     )
-    parser.add_argument("--output", "-o", choices=_ADVICE_FORMATS, default="text", help="Default: text")
+    parser.add_argument("--output", "-o", choices=_FORMATS, default="text", help="Default: text")
     parser.epilog = _PROMETHEUS
 
 

@@ -8,7 +8,7 @@ from exporter import metrics
 from exporter.config import Settings
 from exporter.exposition import Exposition, SelfMetrics
 from exporter.metrics import AnyFamily, Family
-from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
+from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmVersion
 from exporter.metrics.dcgm.dialects import RENAMED
 from exporter.metrics.selection import SETS, Selection
 from exporter.model import Snapshot
@@ -57,10 +57,14 @@ _DCGM_TEXT = """\
 The same readings under the names, labels and units of dcgm-exporter, so that dashboards and alerts for it
 keep working. The column *set* has the value of `--dcgm-names` that includes a series: `default` is the names
 in dcgm-exporter's default-counters.csv, `all` is all of them; `off` omits them, and `only` omits the GPUs,
-MIG devices and containers above instead. Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`,
-`Hostname`; on MIG GPU instances `GPU_I_PROFILE` and `GPU_I_ID`; `DCGM_FI_DRIVER_VERSION` if known;
-`container`, `namespace` and `pod` if exactly one container holds the device; `hpc_job` if exactly one job has
-it by the files in `--job-mapping-dir`. AMD GPUs have no such names.
+MIG devices and containers above instead. `--dcgm-version` has the names of dcgm-exporter up to 4.8 (the
+default), from 4.9 on, or both: the column *from 4.9 on* has the new name of a renamed series, in base units.
+
+Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname`; on MIG GPU instances `GPU_I_PROFILE`
+and `GPU_I_ID`; `DCGM_FI_DRIVER_VERSION` if known; `container`, `namespace` and `pod` if exactly one container
+holds the device; `hpc_job` if exactly one job has it by the files in `--job-mapping-dir`. New names have
+`hostname` and `DCGM_FI_SYSTEM_DRIVER_VERSION` ([labels](labels.md#the-node-under-dcgms-names)). AMD GPUs have
+no such names.
 
 Each device has one series, whatever the number of its holders. In MIG mode, memory, BAR1 and profiling ratios
 are those of the GPU instances, or of the GPU if no instance has them; XID errors are those of the instance
@@ -70,6 +74,7 @@ instance, as in DCGM.
 Types are those of dcgm-exporter, except that rates (`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`,
 `DCGM_FI_DEV_PCIE_TX_THROUGHPUT` and `_RX_`) and `DCGM_FI_DEV_RETIRED_PENDING`, which is 0 or 1, are gauges.
 In OpenMetrics, counters without the suffix `_total` have the type unknown, so that their names stay the same.
+`DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL` has parts of a joule too; DCGM prints whole ones.
 `DCGM_EXP_CLOCK_EVENTS_COUNT` is missing: it counts DCGM's own samples.
 """
 
@@ -108,9 +113,12 @@ def _conversion(factor: Fraction) -> str:
 def node_series(snapshot: Snapshot, settings: Settings) -> str:
     """Return the number of series of a node in each set as text: sums, and a line for each family."""
     sets = [Exposition(Selection(metric_set=name, dcgm_names="off")).counts(snapshot) for name in SETS]
-    dcgm = Exposition(Selection(dcgm_names="all")).counts(snapshot)
-    default = sum(dcgm.get(family.name, 0) for family in DEFAULT)
-    every = sum(dcgm.get(family.name, 0) for family in DCGM)
+    dcgm = Exposition(Selection(dcgm_names="all", dcgm_version="both")).counts(snapshot)
+
+    def under_names(families: Mapping[DcgmVersion, Sequence[AnyFamily]], version: DcgmVersion) -> int:
+        return sum(dcgm.get(family.name, 0) for family in families[version])
+
+    default, every = (under_names(families, settings.dcgm_version) for families in (DEFAULT, DCGM))
     sizes = [sum(counts.values()) for counts in sets]
     rows = [
         (f"--metric-set {name}", f"{size:,}", "" if number == 0 else f"{size - sizes[number - 1]:,} more")
@@ -119,6 +127,10 @@ def node_series(snapshot: Snapshot, settings: Settings) -> str:
     rows += [
         ("--dcgm-names default", f"{default:,}", "with each set"),
         ("--dcgm-names all", f"{every:,}", f"{every - default:,} more"),
+    ]
+    rows += [
+        (f"--dcgm-version {version}", f"{under_names(DEFAULT, version):,}", "with --dcgm-names default")
+        for version in DEFAULT
     ]
     chosen = sum(Exposition(Selection.of(settings)).counts(snapshot).values())
     title = f"{chosen:,} series of node {snapshot.node.name} on /metrics with these settings"
@@ -146,7 +158,12 @@ def _native() -> Iterator[str]:
 
 
 def _dcgm() -> Iterator[str]:
-    yield from ("", "## DCGM names", "", *_DCGM_TEXT.splitlines(), "", *_families(DCGM))
+    default = {family.name for family in DEFAULT["4.8"]}
+    new_names = {
+        field.old: _code(field.new) + (" (`default`)" if field.since and field.old not in default else "")
+        for field in RENAMED
+    }
+    yield from ("", "## DCGM names", "", *_DCGM_TEXT.splitlines(), "", *_families(DCGM["4.8"], new_names))
     yield from ("", "### Version 1", "", *_LEGACY_TEXT.splitlines(), "", *_families(LEGACY))
 
 
@@ -161,27 +178,30 @@ def _self() -> Iterator[str]:
     yield from ("", _SELF_TEXT, "")
 
 
-def _families(families: Iterable[AnyFamily]) -> Iterator[str]:
+def _families(families: Iterable[AnyFamily], new_names: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Return the table of families, with a column of new names if there are some."""
     rows = (
         (
             _code(family.name),
             family.type,
             " ".join(map(_code, family.labels)),
             _set_of(family),
+            *(() if new_names is None else (new_names.get(family.name, ""),)),
             family.help,
             metrics.GROUPS[family.group].where if family.group else "",
         )
         for family in families
     )
-    return _table(("series", "type", "further labels", "set", "meaning", "where"), rows)
+    new = () if new_names is None else ("from 4.9 on",)
+    return _table(("series", "type", "further labels", "set", *new, "meaning", "where"), rows)
 
 
 def _set_of(family: AnyFamily) -> str:
     """Return the set of a family; of one of which core has a part, the label values that core has."""
     if family in LEGACY:
         return "legacy"
-    if family in DCGM:
-        return "default" if family in DEFAULT else "all"
+    if family in DCGM["4.8"]:
+        return "default" if family in DEFAULT["4.8"] else "all"
     if isinstance(family, Family) or family.in_core is None:
         return family.of_set
     parts = (" ".join(values) for values in sorted(family.in_core))

@@ -60,6 +60,7 @@ def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, st
     del values["host"]
     settings = Settings(**values)
     _check_ages(settings, given)
+    _check_hostname_label(settings, given.get("dcgm_hostname_label"))
     return settings
 
 
@@ -83,10 +84,14 @@ def _from_flags(namespace: Mapping[str, object], options: Mapping[str, Option]) 
 def _from_environment(environ: Mapping[str, str], options: Mapping[str, Option]) -> dict[str, _Given]:
     # Unknown names with our prefix are not an error: Kubernetes sets variables by the names of Services.
     return {
-        name: _Given(variable(name), tuple(filter(None, text.split(","))) if row.repeatable else (text,))
+        name: _Given(variable(name), _several(text, row) if row.repeatable else (text,))
         for name, row in options.items()
         if (text := environ.get(variable(name), "").strip())
     }
+
+
+def _several(text: str, row: Option) -> tuple[str, ...]:
+    return tuple(part for part in text.split(row.separator) if part.strip())
 
 
 def _from_pod(environ: Mapping[str, str]) -> dict[str, _Given]:
@@ -151,6 +156,14 @@ def _check_ages(settings: Settings, given: Mapping[str, _Given]) -> None:
     poll = given["poll_interval"]
     most = f"it must be at most stale-after, {settings.stale_after:g}s unless that is set too"
     raise SettingsError(f"{poll.source}: {poll.texts[-1]!r} is too long: {most}")
+
+
+def _check_hostname_label(settings: Settings, label: _Given | None) -> None:
+    if label and settings.dcgm_version == "4.9" and settings.dcgm_hostname_label != "hostname":
+        rule = "it must be hostname, or be left out, with dcgm-version 4.9"
+        raise SettingsError(
+            f"{label.source}: {label.texts[-1]!r} is not a label of dcgm-exporter 4.9: {rule}"
+        )
 
 
 def kebab(name: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from exporter.config.headers import EXAMPLE, parse_header
 from exporter.documents import DocumentError, Kind, decode, matching, read_yaml
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
@@ -47,6 +48,8 @@ class Option:
     shown: str
     """The default in the docs."""
     repeatable: bool
+    separator: str
+    """Between several values in the environment."""
     commands: tuple[str, ...]
     """The commands that have it; empty for all."""
 
@@ -58,11 +61,12 @@ def option(  # noqa: PLR0913 - by keyword: what differs between options
     default: str | None = None,
     shown: str = "",
     repeatable: bool = False,
+    separator: str = ",",
     commands: tuple[str, ...] = (),
 ) -> Any:
     """Return a field with its option as metadata; ``shown`` describes a default that is not a constant."""
     shown = shown or (f"`{default}`" if default else "none")
-    return field(metadata={"option": Option(kind, default, text, shown, repeatable, commands)})
+    return field(metadata={"option": Option(kind, default, text, shown, repeatable, separator, commands)})
 
 
 def duration(shortest: str, longest: str) -> Kind:
@@ -146,6 +150,7 @@ SWITCH = matching("on|off", lambda text: text == "on", "one of on, off", "on|off
 URL = Kind(_parse_url, "a URL such as http://localhost:9400/metrics", "URL")
 PREFIX = matching(_PREFIX, lambda text: text.removesuffix("/"), "a path such as /gpuslice", "PREFIX")
 ANCESTOR = Kind(_parse_ancestor, "self, or an origin such as https://grafana.example.com", "ORIGIN")
+HEADER = Kind(parse_header, EXAMPLE, "HEADER", secret=True)
 PATTERN = Kind(_parse_pattern, "a regular expression", "REGEX")
 
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from exporter.config.headers import Header
 from exporter.config.parse import (
     ABSOLUTE_PATH,
     ADDRESS,
     ANCESTOR,
+    HEADER,
     NAME,
     PATH,
     PATTERN,
@@ -84,6 +86,21 @@ class Settings:
     )
     prometheus_token_file: Path | None = option(
         PATH, "File with the bearer token for --prometheus-url.", commands=CLUSTER_COMMANDS
+    )
+    prometheus_header: tuple[Header, ...] = option(
+        HEADER,
+        "Header of the requests to --prometheus-url, as NAME: VALUE, such as `X-Scope-OrgID: team-a` for a"
+        " tenant. Lists of processes show it, so a secret belongs in --prometheus-header-file. In the"
+        " environment, separate several with line breaks.",
+        repeatable=True,
+        separator="\n",
+        commands=CLUSTER_COMMANDS,
+    )
+    prometheus_header_file: Path | None = option(
+        PATH,
+        "File with further headers of these requests, one NAME: VALUE in each line; it is read for each"
+        " request. Empty lines, and lines that begin with #, are left out.",
+        commands=CLUSTER_COMMANDS,
     )
     prometheus_ca_file: Path | None = option(
         PATH,
@@ -186,9 +203,16 @@ class Settings:
         " devices and containers, `legacy` the default ones and the lower-case names of dcgm-exporter 1.x.",
         default="default",
     )
+    dcgm_version: Literal["4.8", "4.9", "both"] = option(
+        choice("4.8", "4.9", "both"),
+        "dcgm-exporter whose names, units and labels these series have: up to `4.8`, or from `4.9` on. `both`"
+        " has each renamed series twice.",
+        default="4.8",
+    )
     dcgm_hostname_label: Literal["Hostname", "hostname"] = option(
         choice("Hostname", "hostname"),
-        "Name of the node label on the series under dcgm-exporter's names.",
+        "Name of the node label on the series under dcgm-exporter's names up to 4.8; later names have"
+        " `hostname`.",
         default="Hostname",
     )
     dcgm_exporter_url: str | None = option(

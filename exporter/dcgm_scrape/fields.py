@@ -1,6 +1,7 @@
 """DCGM's profiling fields (``DCGM_FI_PROF_*``): names, what their values can be, and blank values.
 
-DCGM 4.6 renamed them; dcgm-exporter prints the names in its file of counters.
+DCGM 4.6 renamed them; dcgm-exporter prints the names in its file of counters, by default the new ones from
+4.9 on. Both may be on one page.
 """
 
 import math

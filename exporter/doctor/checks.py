@@ -5,6 +5,7 @@ The check of the series on /metrics is here: how many this node has, and what la
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from exporter.config import Settings
@@ -39,7 +40,8 @@ def series_checks(snapshot: Snapshot, settings: Settings) -> Iterator[Check]:
 
 def _more(snapshot: Snapshot, chosen: Selection) -> Iterator[str]:
     """Yield what the larger sets would add, and what DCGM's names cost."""
-    core, full = Exposition(CORE).counts(snapshot), Exposition(EVERYTHING).counts(snapshot)
+    everything = replace(EVERYTHING, dcgm_version=chosen.dcgm_version)
+    core, full = Exposition(CORE).counts(snapshot), Exposition(everything).counts(snapshot)
     sizes = [sum(core.values())] + [_number(full, (f for f in FAMILIES if has(each, f))) for each in SETS[1:]]
     now = SETS.index(chosen.metric_set)
     # What only the larger sets need is not read while metrics are served.
@@ -47,8 +49,8 @@ def _more(snapshot: Snapshot, chosen: Selection) -> Iterator[str]:
     for metric_set, size in zip(SETS[now + 1 :], sizes[now + 1 :], strict=True):
         yield f"--metric-set {metric_set} has {'at least ' if partly else ''}{size - sizes[now]:,} more"
     if chosen.dcgm_names == "default":
-        default = _number(full, DEFAULT)
-        more = f"{'at least ' if partly else ''}{_number(full, DCGM) - default:,} more"
+        default = _number(full, DEFAULT[chosen.dcgm_version])
+        more = f"{'at least ' if partly else ''}{_number(full, DCGM[chosen.dcgm_version]) - default:,} more"
         yield f"--dcgm-names all has {more}, off {default:,} fewer"
 
 

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from exporter import __version__
 from exporter.exposition.lines import Entities, LabelCache, lines_of, openmetrics_header, text_header
 from exporter.exposition.negotiation import Format, accepts_gzip, choose_format
-from exporter.metrics import ENTITIES, AnyFamily, Level, dcgm
+from exporter.metrics import ENTITIES, AnyFamily, Enumerate, dcgm
 from exporter.metrics.dcgm import HostnameLabel
 from exporter.metrics.selection import Selection
 from exporter.model import Snapshot
@@ -64,9 +64,9 @@ class SelfMetrics:
 class Exposition:
     """Renders snapshots. Thread-safe.
 
-    ``selection`` has the families of the page, by default all; ``hostname_label`` is the name of the node
-    label under DCGM's names. No series is twice on a page: of two samples with the same labels the first
-    counts.
+    ``selection`` has the families of the page, by default all of one version of DCGM; ``hostname_label`` is
+    the name of the node label under DCGM's old names. No series is twice on a page: of two samples with the
+    same labels the first counts.
     """
 
     def __init__(
@@ -78,13 +78,10 @@ class Exposition:
     ) -> None:
         self.self_metrics = self_metrics or SelfMetrics()
         families = selection.families()
-        self._lines = [(family, lines_of(family)) for family in families]
-        self._entities_of = {
-            **ENTITIES,
-            "dcgm": dcgm.entities(hostname_label),
-            "dcgm_legacy": dcgm.legacy_entities,
-        }
-        self._label_sets: dict[Level, tuple[str, ...]] = {family.level: () for family in families}
+        entities_of = {**ENTITIES, **dcgm.levels(selection.dcgm_version, hostname_label)}
+        self._lines = [(family, entities_of[family.level], lines_of(family)) for family in families]
+        # By function, because levels with the same entities have the same one.
+        self._label_sets: dict[Enumerate, tuple[str, ...]] = {of: () for _, of, _ in self._lines}
         self._labels = LabelCache()
         self._headers: dict[bool, dict[str, bytes]] = {False: {}, True: {}}
         self._lock = threading.Lock()
@@ -96,8 +93,8 @@ class Exposition:
     def blocks(self, snapshot: Snapshot) -> list[Block]:
         """Render all samples in the order of the table; a family without samples is left out."""
         with self._lock:
-            entities = {level: self._entities(level, snapshot) for level in tuple(self._label_sets)}
-            texts = [(family, lines.samples(entities[family.level])) for family, lines in self._lines]
+            entities = {of: self._entities(of, snapshot) for of in tuple(self._label_sets)}
+            texts = [(family, lines.samples(entities[of])) for family, of, lines in self._lines]
             self._labels.turn()
         return [block for block in texts if block[1]]
 
@@ -113,14 +110,14 @@ class Exposition:
             headers[family.name] = header = openmetrics_header(family) if openmetrics else text_header(family)
         return header
 
-    def _entities(self, level: Level, snapshot: Snapshot) -> Entities:
+    def _entities(self, entities_of: Enumerate, snapshot: Snapshot) -> Entities:
         rows: dict[str, Any] = {}
-        for names, values, row in self._entities_of[level](snapshot):
+        for names, values, row in entities_of(snapshot):
             rows.setdefault(self._labels.text(names, values), row)
         labels = tuple(rows)
-        if labels != self._label_sets[level]:
-            self._label_sets[level] = labels
-        return Entities(self._label_sets[level], tuple(rows.values()))
+        if labels != self._label_sets[entities_of]:
+            self._label_sets[entities_of] = labels
+        return Entities(self._label_sets[entities_of], tuple(rows.values()))
 
 
 class Page:

@@ -2,12 +2,14 @@
 
 The commands begin in ``commands.py``. Queries stand beside what reads their answers.
 
-- ``prometheus.py``: the client. ``queries.py``: several queries at once, and their answers.
+- ``prometheus.py``: the client; ``request_headers.py``: authentication, and headers of users. ``queries.py``:
+  several queries at once, and their answers.
 - ``amounts.py``: sums with unknown parts. ``model.py``: the cluster as records, and their orders.
 - ``watch.py`` reads the cluster, once and at intervals: ``targets.py`` finds the nodes; ``nodes.py``,
   ``namespaces.py`` (both with ``sums.py``) and ``sick_and_idle.py`` read what the recording rules recorded;
   ``gpus.py`` makes GPUs and holders of the nodes' own series.
 - ``cluster_advice.py``: the advice, by the windows that ``advice_windows.py`` reads (``advice_queries.py``).
-- ``json_data.py``, ``text.py``: a cluster or nodes as JSON and as text.
+- ``narrowed.py``: all of these for some namespaces only.
+- ``json_data.py``, ``text.py``, ``csv_tables.py``: a cluster or nodes as JSON, text and CSV.
 - ``pages/``: the page and the routes of the hub.
 """

@@ -44,14 +44,17 @@ async def read_advice(prometheus: Prometheus, namespace: str = "") -> ClusterAdv
     at = await read_clock(prometheus)
     windows, problems = await advice_windows(prometheus, at, namespace)
     if not (windows or problems):
-        await _require_none_held(prometheus, at, namespace)
+        await require_none_held(prometheus, at, namespace)
     # For a large cluster this is too much work for the event loop.
     advices = await in_thread(lambda: tuple(sorted(map(advise, windows), key=_order)))
     return ClusterAdvice(at=at, advices=advices, problems=problems)
 
 
-async def _require_none_held(prometheus: Prometheus, at: float, namespace: str) -> None:
-    """Raise an error unless it is known that no workload, of the namespace or of any, held a slice."""
+async def require_none_held(prometheus: Prometheus, at: float, namespace: str) -> None:
+    """Raise an error unless it is known that no workload, of the namespace or of any, held a slice.
+
+    MissingSeriesError: the records are missing; UnknownNameError: nothing is known of the namespace.
+    """
     recorded = [sample.text("namespace") for sample in await prometheus.query(NAMESPACES_RECORDED, at)]
     if not recorded or await prometheus.query(held_question(namespace), at):
         raise MissingSeriesError(_NO_RECORDS)

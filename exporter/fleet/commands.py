@@ -3,24 +3,28 @@
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from exporter.config import Settings, SettingsError
-from exporter.fleet.cluster_advice import advice_text, cluster_advice_json, read_advice
+from exporter.fleet.cluster_advice import advice_text, cluster_advice_json
+from exporter.fleet.csv_tables import holders_csv, missing_holders, nodes_csv
 from exporter.fleet.json_data import inspection_json
+from exporter.fleet.narrowed import inspection_of, read_advice_of
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
 from exporter.fleet.prometheus import Prometheus, PrometheusError
+from exporter.fleet.request_headers import HeaderError
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError
 from exporter.fleet.text import inspection_text
-from exporter.fleet.watch import Watch, inspect
+from exporter.fleet.watch import Inspection, Watch, inspect
 from exporter.formats.advice import advice_csv
 from exporter.output import print_text, terminal_width
 from exporter.server_process import run_until, shutdown_signals, tune_malloc
 from exporter.web.kit.auth import access_of
 from exporter.web.kit.http.server import Server
 from exporter.web.kit.live.broadcaster import Ticker
+from exporter.wording import printable
 
 # Queries of a large cluster take Prometheus a while.
 _DEADLINE = 60.0
@@ -29,15 +33,24 @@ Result = TypeVar("Result")
 
 
 def _prometheus_of(settings: Settings) -> Prometheus:
-    """Return the client of the Prometheus in the settings; raises SettingsError without one."""
+    """Return the client of the Prometheus in the settings; raises SettingsError."""
     if settings.prometheus_url is None:
         raise SettingsError(
             "no Prometheus is set: set --prometheus-url or GPUSLICE_PROMETHEUS_URL to one that scrapes the "
             "nodes, such as http://localhost:9090 with: "
             "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
         )
-    token, certificates = settings.prometheus_token_file, settings.prometheus_ca_file
-    return Prometheus(settings.prometheus_url, token_file=token, ca_file=certificates, deadline=_DEADLINE)
+    try:
+        return Prometheus(
+            settings.prometheus_url,
+            token_file=settings.prometheus_token_file,
+            headers=settings.prometheus_header,
+            header_file=settings.prometheus_header_file,
+            ca_file=settings.prometheus_ca_file,
+            deadline=_DEADLINE,
+        )
+    except HeaderError as error:
+        raise SettingsError(str(error)) from None
 
 
 async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
@@ -52,17 +65,19 @@ async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Resul
         await prometheus.close()
 
 
-async def hub(
+async def hub(  # noqa: PLR0913 - by keyword: its options
     settings: Settings,
     announce: Callable[[str], None],
     *,
     refresh: float,
     window: float,
     node_url_template: str,
+    namespaces: Sequence[str] = (),
 ) -> None:
     """Serve until a shutdown signal: the cluster is read every ``refresh`` seconds.
 
     GPU-hours are summed over ``window`` seconds. The template is the URL of a node's page, with placeholders.
+    If there are ``namespaces``, only their holders are shown.
     ``announce`` is called with the URL of the hub once it answers. Raises SettingsError for an invalid
     setting, and ListenError.
     """
@@ -74,7 +89,7 @@ async def hub(
         watch = Watch(prometheus, window=window, interval=refresh)
         ticker = Ticker()
         app = make_hub_app(
-            FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price),
+            FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price, tuple(namespaces)),
             ticker,
             prefix=settings.route_prefix or "",
             frame_ancestors=settings.frame_ancestors,
@@ -90,37 +105,54 @@ async def hub(
             await prometheus.close()
 
 
-async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: str, details: bool) -> int:
+async def inspect_cluster(
+    settings: Settings, names: Sequence[str], namespaces: Sequence[str], *, output: str, details: bool
+) -> int:
     """Print the named nodes, or all, and return the exit code: 1 if something could not be read.
 
-    Raises SettingsError without a Prometheus.
+    With ``details`` their holders are printed, with ``namespaces`` the holders in these. Raises SettingsError
+    without a Prometheus.
     """
-    idle_after = settings.idle_after
-    inspection = await _read(
-        settings, lambda prometheus: inspect(prometheus, names, details=details, idle_after=idle_after)
-    )
+    holders = details or bool(namespaces)
+
+    async def read(prometheus: Prometheus) -> Inspection:
+        idle_after = settings.idle_after
+        whole = await inspect(prometheus, names, details=details, idle_after=idle_after, holders=holders)
+        return await inspection_of(prometheus, whole, namespaces)
+
+    inspection = await _read(settings, read)
     if inspection is None:
         return _FAILED
-    if output == "json":
-        print_text(json.dumps(inspection_json(inspection, details=details), indent=2) + "\n")
+    if output == "csv":
+        nodes = (node for node, _ in inspection.nodes)
+        print_text(holders_csv(inspection) if holders else nodes_csv(nodes))
+        _print_unknown(f"{name}: {why}" for name, why in inspection.problems)
+        _print_unknown(missing_holders(inspection) if holders else ())
+    elif output == "json":
+        print_text(json.dumps(inspection_json(inspection, details=holders), indent=2) + "\n")
     else:
-        print_text(inspection_text(inspection, details=details, width=terminal_width()))
+        print_text(inspection_text(inspection, details=holders, width=terminal_width()))
     return _FAILED if inspection.problems else 0
 
 
-async def advise_cluster(settings: Settings, namespace: str, *, output: str) -> int:
-    """Print the advice on a namespace, or on all, and return the exit code: 1 if something could not be read.
+def _print_unknown(problems: Iterable[str]) -> None:
+    """Print what a table for programs does not have, beside it."""
+    sys.stderr.writelines(f"not known: {printable(problem)}\n" for problem in problems)
 
-    Raises SettingsError without a Prometheus.
+
+async def advise_cluster(settings: Settings, namespaces: Sequence[str], *, output: str) -> int:
+    """Print the advice on these namespaces, or on all.
+
+    Return the exit code: 1 if something could not be read. Raises SettingsError without a Prometheus.
     """
-    found = await _read(settings, lambda prometheus: read_advice(prometheus, namespace))
+    found = await _read(settings, lambda prometheus: read_advice_of(prometheus, namespaces))
     if found is None:
         return _FAILED
     if output == "json":
         print_text(json.dumps(cluster_advice_json(found, settings.gpu_hour_price), indent=2) + "\n")
     elif output == "csv":
         print_text(advice_csv(found.advices))
-        sys.stderr.writelines(f"not known: {problem}\n" for problem in found.problems)
+        _print_unknown(found.problems)
     else:
         print_text(advice_text(found, terminal_width()))
     return _FAILED if found.problems else 0

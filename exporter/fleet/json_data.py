@@ -16,7 +16,7 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
     """Return the cluster as JSON data."""
     none_idle = fleet.idle is not None and fleet.idle_holders == Amount(0, 1)
     idle = in_order("idle", fleet.idle or ())
-    counted = fleet.total.idle_holders.value
+    counted = fleet.idle_counted.value
     return {
         "timestamp": fleet.at,
         "window_seconds": fleet.window,
@@ -28,9 +28,10 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
         "nodes": [_node(node) for node in fleet.nodes],
         "namespaces": _listed(map(_namespace, fleet.namespaces or ()), whole=fleet.all_namespaces),
         "all_namespaces": fleet.all_namespaces,
+        "only_namespaces": list(fleet.only) or None,
         "idle_holders": {
             "holders": None if counted is None else int(counted),
-            "compute_held": fleet.total.idle_compute.value,
+            "compute_held": fleet.idle_compute.value,
             "complete": fleet.idle_complete,
             "listed": _listed(map(_idle, idle), whole=none_idle),
         },
@@ -45,10 +46,15 @@ def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
     nodes = []
     for node, gpus in inspection.nodes:
         data = _node(node)
-        if inspection.gpus:
+        if inspection.gpus or details:
             data["devices"] = None if gpus is None else [_gpu(gpu, details) for gpu in gpus]
         nodes.append(data)
-    return {"timestamp": inspection.at, "nodes": nodes, "problems": _problems(inspection.problems)}
+    return {
+        "timestamp": inspection.at,
+        "only_namespaces": list(inspection.only) or None,
+        "nodes": nodes,
+        "problems": _problems(inspection.problems),
+    }
 
 
 def _listed(rows: Iterable[dict[str, Any]], *, whole: bool) -> list[dict[str, Any]] | None:

@@ -139,6 +139,10 @@ class Fleet:
     sick: tuple[SickGpu, ...] = ()  # the unhealthy GPUs, all of them if ``all_sick``
     all_sick: bool = True
     problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
+    # All namespaces that kube-state-metrics reports, if it is scraped; None if the query failed.
+    cluster_namespaces: frozenset[str] | None = frozenset()
+    only: tuple[str, ...] = ()  # namespaces of the namespaces and idle holders here; () if they are of all
+    all_idle: bool = False  # of some namespaces: whether all of their idle holders are listed
 
     @cached_property
     def total(self) -> NodeSums:
@@ -157,20 +161,49 @@ class Fleet:
         return Amount(count, count, int(self.namespaces is None or not self.all_namespaces))
 
     @property
+    def unlisted_namespaces(self) -> str:
+        """What is known of the chosen namespaces that are not listed, as a sentence; "" if all are."""
+        listed = {row.name for row in self.namespaces or ()}
+        others = [name for name in self.only if name not in listed]
+        if not others:
+            return ""
+        if self.all_namespaces:
+            return f"No container in {', '.join(others)} holds a GPU."
+        return f"It is not known whether {', '.join(others)} {'hold' if others[1:] else 'holds'} GPUs."
+
+    @property
     def bad(self) -> Amount:
         """The number of unhealthy GPUs of severity ``bad``."""
         count = sum(gpu.severity == "bad" for gpu in self.sick)
         return Amount(count, count, int(not self.all_sick))
 
     @property
+    def idle_counted(self) -> Amount:
+        """The number of idle holders as recorded, or as listed of some namespaces."""
+        if not self.only:
+            return self.total.idle_holders
+        listed = len(self.idle or ())
+        return Amount(listed, 1) if self.all_idle else Amount(listed, listed, 1)
+
+    @property
+    def idle_compute(self) -> Amount:
+        """What they hold, in shares of physical GPUs."""
+        if not self.only:
+            return self.total.idle_compute
+        held = [idle.compute_held for idle in self.idle or ()]
+        known = [compute for compute in held if compute is not None]
+        unlisted = int(not self.all_idle)
+        return Amount(sum(known), len(known), len(held) - len(known) + unlisted)
+
+    @property
     def idle_complete(self) -> bool:
         """Whether it is known of all holders whether they are idle, and what these hold."""
-        return not (self.total.idle_holders.missing or self.total.idle_compute.missing)
+        return not (self.idle_counted.missing or self.idle_compute.missing)
 
     @property
     def idle_holders(self) -> Amount:
         """The number of idle holders, at least the listed ones."""
-        counted, listed = self.total.idle_holders.value, len(self.idle or ())
+        counted, listed = self.idle_counted.value, len(self.idle or ())
         if counted is None:
             return Amount(listed, listed, 1)
         return Amount(max(counted, listed), 1, int(not self.idle_complete))
@@ -180,10 +213,12 @@ class Fleet:
         """What is not known of the idle holders, as a sentence; "" if all is known."""
         if self.idle is None:
             return "Idle holders are not known."
-        if self.total.idle_holders.value is None:
+        if self.only and not self.all_idle:
+            return "There may be other idle holders: only the largest of the cluster are listed."
+        if self.idle_counted.value is None:
             others = "other " if self.idle else ""
             return f"The number of {others}idle holders is not known."
-        if self.total.idle_holders.value and not self.idle:
+        if self.idle_counted.value and not self.idle:
             return f"Idle holders are not listed; there are {self.idle_holders.text(whole)}."
         return "" if self.idle_complete else "Of some holders it is not known whether they are idle."
 

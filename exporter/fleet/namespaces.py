@@ -17,6 +17,7 @@ _UNRECORDED = "hours without records"
 # Rules may be younger than the nodes and containers that they record.
 _NODES_UNRECORDED = "group(gpuslice_node_info) unless group(node:gpuslice_exporters:count)"
 _HOLDERS_UNRECORDED = f"group(namespace:gpuslice_containers:count) unless group({_HOURS['held']})"
+_NAMES = "names of namespaces"
 _SECONDS = 3600.0
 # Prometheus extrapolates the increase of two counters over the same window a little differently.
 _ALIKE = 0.999
@@ -30,7 +31,18 @@ def namespace_questions(window: float) -> dict[str, str]:
         for what, record in _HOURS.items()
     }
     unrecorded = f"count_over_time(({_NODES_UNRECORDED} or ({_HOLDERS_UNRECORDED})){hours})"
-    return holder_questions("namespace") | spent | {_UNRECORDED: unrecorded}
+    names = "group by (namespace) (kube_namespace_created or kube_namespace_status_phase)"
+    return holder_questions("namespace") | spent | {_UNRECORDED: unrecorded, _NAMES: names}
+
+
+def read_names(answers: Answers) -> frozenset[str] | None:
+    """Return the names of all namespaces, with holders or without; None if the query failed.
+
+    Without kube-state-metrics there are none.
+    """
+    if _NAMES in answers.problems:
+        return None
+    return frozenset(sample.text("namespace") for sample in answers.samples(_NAMES))
 
 
 def read_namespaces(answers: Answers, nodes: Sequence[Node]) -> tuple[tuple[Namespace, ...] | None, bool]:

@@ -4,24 +4,26 @@ Format of the responses: https://prometheus.io/docs/prometheus/latest/querying/a
 """
 
 import asyncio
-import base64
 import json
 import math
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import responses
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from exporter import __version__
 from exporter.concurrency import Worker, in_thread
+from exporter.config.headers import Header
 from exporter.dns_lookup import WorkerResolver
+from exporter.fleet.request_headers import HeaderError, RequestHeaders, secrets_of, unreadable
 from exporter.wording import printable
 
 _LONGEST: Final = 200
@@ -61,12 +63,21 @@ def _system_message(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
 
 
-class Response(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Response:
     """An HTTP response."""
 
     status: int
     body: bytes
     location: str = ""  # target of a redirect
+    secrets: Sequence[str] = field(default=(), repr=False)  # of the request, which errors must not have
+
+    def quoted(self, text: str) -> str:
+        """Return a text of the server for an error: one short line without secrets."""
+        for secret in self.secrets:
+            text = text.replace(secret, "…")
+        line = printable(" ".join(text.split()))
+        return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 class Sample(NamedTuple):
@@ -108,20 +119,21 @@ def _result(response: Response) -> list[Any]:
     if response.status in _LOCKED:
         raise PrometheusError(
             f"Prometheus denies access (HTTP status {response.status}): set --prometheus-token-file,"
-            " or a name and password in --prometheus-url"
+            " a name and password in --prometheus-url, or --prometheus-header 'X-Scope-OrgID: TENANT'"
         )
     if response.location and HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
         raise PrometheusError(
-            f"--prometheus-url redirects to {_without_secrets(response.location)}"
+            f"--prometheus-url redirects to {response.quoted(_without_secrets(response.location))}"
             f" (HTTP status {response.status}): use that address"
         )
     document = json.loads(response.body)
     if document["status"] != "success":
         reason = document.get("error") or document.get("errorType") or "no reason given"
-        raise PrometheusError(f"Prometheus refuses a query: {_short(str(reason))}")
+        raise PrometheusError(f"Prometheus refuses a query: {response.quoted(str(reason))}")
     data = document["data"]
     if data["resultType"] != "vector":
-        raise PrometheusError(f"Prometheus answers with a {_short(str(data['resultType']))}, not a vector")
+        kind = response.quoted(str(data["resultType"]))
+        raise PrometheusError(f"Prometheus answers with a {kind}, not a vector")
     result: list[Any] = data["result"]
     return result
 
@@ -145,12 +157,7 @@ def _without_secrets(location: str) -> str:
     """Return the target of a redirect without user name, password and query."""
     parts = urlsplit(location)
     host = parts.netloc.rpartition("@")[2]
-    return _short(f"{parts.scheme}://{host}{parts.path}" if host else parts.path)
-
-
-def _short(text: str) -> str:
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    return f"{parts.scheme}://{host}{parts.path}" if host else parts.path
 
 
 DEADLINE: Final = 10.0
@@ -163,23 +170,25 @@ class Prometheus:
     """Sends read-only queries to the server at ``url``, the address of its web page.
 
     A name and password in the URL are sent as basic authentication, unless ``token_file`` has a bearer token.
-    ``ca_file`` has the certificates to trust instead of the system's. Both files are read again when they
-    change. A query that takes longer than ``deadline`` seconds fails.
+    ``headers`` are sent too, and those in ``header_file``. ``ca_file`` has the certificates to trust instead
+    of the system's. All files are read again when they change. A query that takes longer than ``deadline``
+    seconds fails. Raises HeaderError if two of these set the same header.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword: what users set
         self,
         url: str,
         *,
         token_file: Path | None = None,
+        headers: Sequence[Header] = (),
+        header_file: Path | None = None,
         ca_file: Path | None = None,
         deadline: float = DEADLINE,
     ) -> None:
         parts = urlsplit(url)
         host, path = parts.netloc.rpartition("@")[2], f"{parts.path.rstrip('/')}/api/v1/query"
         self._url = parts._replace(netloc=host, path=path, fragment="").geturl()
-        self._login = _login(parts)
-        self._token_file = token_file
+        self._headers = RequestHeaders(parts, token_file, headers, header_file)
         self._ca_file = ca_file
         self._deadline = deadline
         self._trusted: tuple[int, ssl.SSLContext] | None = None
@@ -191,7 +200,10 @@ class Prometheus:
         parameters = {"query": expression}
         if at is not None:
             parameters["time"] = f"{at:.3f}"
-        headers, trusted = self._headers(), self._trust()
+        try:
+            headers, trusted = self._headers.read(), self._trust()
+        except HeaderError as error:
+            raise PrometheusError(str(error)) from None
         try:
             async with asyncio.timeout(self._deadline):
                 response = await self._post(parameters, headers, trusted)
@@ -209,7 +221,7 @@ class Prometheus:
             await self._session.close()
 
     async def _post(
-        self, parameters: Mapping[str, str], headers: Mapping[str, str], trusted: ssl.SSLContext | bool
+        self, parameters: Mapping[str, str], headers: dict[str, str], trusted: ssl.SSLContext | bool
     ) -> Response:
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -226,18 +238,8 @@ class Prometheus:
                 body += part
                 if len(body) > MOST_BYTES:
                     raise PrometheusError(f"a response of Prometheus is larger than {MOST_BYTES >> 20} MiB")
-            return Response(response.status, bytes(body), response.headers.get("Location", ""))
-
-    def _headers(self) -> dict[str, str]:
-        if self._token_file is None:
-            return {"Authorization": self._login} if self._login else {}
-        try:
-            token = self._token_file.read_text().strip()
-        except (OSError, ValueError) as error:
-            raise PrometheusError(_unreadable("--prometheus-token-file", self._token_file, error)) from None
-        if not token or not (token.isascii() and token.isprintable()):
-            raise PrometheusError(f"--prometheus-token-file: {str(self._token_file)!r} has no token in it")
-        return {"Authorization": f"Bearer {token}"}
+            location = response.headers.get("Location", "")
+            return Response(response.status, bytes(body), location, secrets_of(headers))
 
     def _trust(self) -> ssl.SSLContext | bool:
         if self._ca_file is None:
@@ -251,18 +253,5 @@ class Prometheus:
                 f"--prometheus-ca-file: {str(self._ca_file)!r} has no certificate in PEM form"
             ) from None
         except OSError as error:
-            raise PrometheusError(_unreadable("--prometheus-ca-file", self._ca_file, error)) from None
+            raise PrometheusError(unreadable("--prometheus-ca-file", self._ca_file, error)) from None
         return self._trusted[1]
-
-
-def _login(parts: SplitResult) -> str:
-    """Return the Authorization header for the name and password in a URL, "" if it has none."""
-    if parts.username is None:
-        return ""
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Basic {base64.b64encode(login.encode()).decode()}"
-
-
-def _unreadable(option: str, path: Path, error: Exception) -> str:
-    why = (isinstance(error, OSError) and error.strerror) or "it is not text"
-    return f"{option}: cannot read {str(path)!r}: {why}"

@@ -27,6 +27,7 @@ UNRECORDED = (
 def fleet_text(fleet: Fleet) -> str:
     """Return the cluster: nodes, namespaces, idle holders, unhealthy GPUs, totals."""
     blocks = (
+        _scope(fleet.only),
         _nodes(fleet.nodes, None),
         _namespaces(fleet),
         _idle_holders(fleet),
@@ -44,10 +45,17 @@ def inspection_text(inspection: Inspection, *, details: bool, width: int | None 
     """
     nodes = tuple(node for node, _ in inspection.nodes)
     lines = [*(_gpus(inspection, width) if inspection.gpus else _nodes(nodes, width))]
+    if details and inspection.only:
+        lines += ["", *_scope(inspection.only)]
     if details:
         lines += ["", *_holders(inspection, width)]
     lines += ["", *_end(nodes, total_of_nodes(nodes), inspection.problems)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _scope(only: Sequence[str]) -> Iterator[str]:
+    if only:
+        yield f"Only holders in {some_names(only)} are listed. Nodes, GPUs and totals are of all namespaces."
 
 
 def unrecorded_nodes(nodes: Iterable[Node], problems: Sequence[object]) -> int:
@@ -139,13 +147,13 @@ _NAMESPACE: Columns[Namespace] = (
 
 
 def _namespaces(fleet: Fleet) -> Iterator[str]:
-    if not fleet.namespaces and not fleet.all_namespaces:
-        yield "Namespaces that hold GPUs are not known."
-        return
     namespaces = in_order("namespaces", fleet.namespaces or ())
-    yield from _first_rows(_NAMESPACE, namespaces, len(namespaces))
-    if not fleet.all_namespaces:
-        yield "Other namespaces that hold GPUs are not known."
+    if namespaces or (fleet.all_namespaces and not fleet.only):
+        yield from _first_rows(_NAMESPACE, namespaces, len(namespaces))
+    if fleet.unlisted_namespaces:
+        yield printable(fleet.unlisted_namespaces)
+    elif not fleet.all_namespaces:
+        yield f"{'Other namespaces' if namespaces else 'Namespaces'} that hold GPUs are not known."
 
 
 _IDLE: Columns[IdleHolder] = (
@@ -259,6 +267,7 @@ def _holders(inspection: Inspection, width: int | None) -> Iterator[str]:
         rows = [(name, *_cells(columns, holder)) for name, holder in holders]
         yield from aligned([("NODE", *_headings(columns)), *rows], width)
     elif not unknown:
-        yield "No known pod holds or uses a GPU."
+        pod = f"pod in {some_names(inspection.only)}" if inspection.only else "pod"
+        yield f"No known {pod} holds or uses a GPU."
     if unknown:
         yield f"{'Other holders' if holders else 'Holders'} are not known on {some_names(unknown)}."

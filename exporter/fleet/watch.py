@@ -15,7 +15,7 @@ from exporter.fleet import nodes, sick_and_idle
 from exporter.fleet.cluster_advice import ClusterAdvice, read_advice
 from exporter.fleet.gpus import Gpu, gpu_questions, read_gpus
 from exporter.fleet.model import Fleet, Node, Target
-from exporter.fleet.namespaces import namespace_questions, read_namespaces
+from exporter.fleet.namespaces import namespace_questions, read_names, read_namespaces
 from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.queries import ask
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError, query_targets, read_clock, some_names
@@ -56,6 +56,7 @@ async def read_fleet(prometheus: Prometheus, window: float) -> Fleet:
             sick=sick_and_idle.read_sick(answers, details, targets),
             all_sick=sick_and_idle.lists_all_sick(answers, with_values),
             problems=tuple({**answers.problems, **details.problems}.items()),
+            cluster_namespaces=read_names(answers),
         )
 
     # For a large cluster this is too much work for the event loop.
@@ -192,12 +193,15 @@ class Inspection:
     nodes: tuple[tuple[Node, tuple[Gpu, ...] | None], ...]  # GPUs are None if unknown
     gpus: bool  # whether GPUs were asked for
     problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
+    only: tuple[str, ...] = ()  # namespaces of the holders, () if they are of all
 
 
 async def inspect(
-    prometheus: Prometheus, names: Sequence[str], *, details: bool, idle_after: float
+    prometheus: Prometheus, names: Sequence[str], *, details: bool, idle_after: float, holders: bool = False
 ) -> Inspection:
     """Return all nodes or the named ones; these, or all with ``details``, with their GPUs and holders.
+
+    With ``holders`` these are read although GPUs are not asked for.
 
     Raises PrometheusError, MissingSeriesError and UnknownNameError.
     """
@@ -205,7 +209,8 @@ async def inspect(
     wanted = _named((await query_targets(prometheus, at)).nodes, names)
     answers = await ask(prometheus, nodes.QUESTIONS, at)
     with_gpus = details or bool(names)
-    answering = {node.key.name for node in wanted if not node.silent and with_gpus}
+    reading = with_gpus or holders
+    answering = {node.key.name for node in wanted if not node.silent and reading}
     of_gpus = await ask(prometheus, gpu_questions(answering), at)
     gpus = read_gpus(of_gpus, at, idle_after)
     return Inspection(

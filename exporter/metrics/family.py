@@ -13,7 +13,17 @@ from exporter.model import GpuReading, GpuRow, MigRow, Number
 
 FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
 Level: TypeAlias = Literal[
-    "node", "collector", "gpu", "mig", "vgpu", "container", "pod", "dcgm", "dcgm_legacy"
+    "node",
+    "collector",
+    "gpu",
+    "mig",
+    "vgpu",
+    "container",
+    "pod",
+    "dcgm",  # names of DCGM in all its versions
+    "dcgm_old",
+    "dcgm_new",
+    "dcgm_legacy",
 ]
 # The sets of ``--metric-set``; each has what the ones before it have.
 MetricSet: TypeAlias = Literal["core", "standard", "full"]

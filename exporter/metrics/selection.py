@@ -11,22 +11,15 @@ from typing import get_args
 
 from exporter.config import Settings
 from exporter.metrics import COLLECTOR, FAMILIES, NODE, AnyFamily, Family
-from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames
+from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames, DcgmVersion
 from exporter.metrics.family import Labelled, MetricSet
 
 # From the smallest to the largest.
 SETS: tuple[MetricSet, ...] = get_args(MetricSet)
-ALL: tuple[AnyFamily, ...] = (*FAMILIES, *DCGM, *LEGACY)
+ALL: tuple[AnyFamily, ...] = (*FAMILIES, *DCGM["both"], *LEGACY)
 # Readings that only series need.
 SKIPPABLE: frozenset[str] = frozenset(reading for family in ALL for reading in family.reads)
 
-_UNDER_DCGM_NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
-    "default": DEFAULT,
-    "all": DCGM,
-    "only": DEFAULT,
-    "off": (),
-    "legacy": (*DEFAULT, *LEGACY),
-}
 _NEAREST = 3
 
 
@@ -36,6 +29,7 @@ class Selection:
 
     metric_set: MetricSet = "core"
     dcgm_names: DcgmNames = "default"
+    dcgm_version: DcgmVersion = "4.8"
     allow: tuple[re.Pattern[str], ...] = ()
     deny: tuple[re.Pattern[str], ...] = ()
 
@@ -44,6 +38,7 @@ class Selection:
         return cls(
             metric_set=settings.metric_set,
             dcgm_names=settings.dcgm_names,
+            dcgm_version=settings.dcgm_version,
             allow=settings.metric_allowlist,
             deny=settings.metric_denylist,
         )
@@ -52,10 +47,10 @@ class Selection:
         """Return the families in the order of the page, each with the samples that its set has."""
         native = (*NODE, *COLLECTOR) if self.dcgm_names == "only" else FAMILIES
         of_sets = (of_set(family, self.metric_set) for family in native if has(self.metric_set, family))
-        chosen = {family.name: family for family in (*of_sets, *_UNDER_DCGM_NAMES[self.dcgm_names])}
+        chosen = {family.name: family for family in (*of_sets, *self._under_dcgm_names())}
         # A family of the set that is allowed by name has all of its samples.
-        chosen |= {family.name: family for family in ALL if _any(self.allow, family.name)}
-        names = (family.name for family in ALL if not _any(self.deny, family.name))
+        chosen |= {family.name: family for family in self._possible() if _any(self.allow, family.name)}
+        names = (family.name for family in self._possible() if not _any(self.deny, family.name))
         return tuple(chosen[name] for name in names if name in chosen)
 
     def unneeded(self) -> frozenset[str]:
@@ -72,11 +67,31 @@ class Selection:
 
     def unmatched(self) -> Iterator[str]:
         """Yield a text for each pattern that matches no family, with the names most like it."""
-        names = [family.name for family in ALL]
+        names = [family.name for family in self._possible()]
         for pattern in (*self.allow, *self.deny):
-            if not any(pattern.fullmatch(name) for name in names):
-                nearest = ", ".join(get_close_matches(pattern.pattern, names, _NEAREST))
-                yield f"no series matches {pattern.pattern!r}" + (nearest and f"; similar names: {nearest}")
+            if any(pattern.fullmatch(name) for name in names):
+                continue
+            text = f"no series matches {pattern.pattern!r}"
+            if any(pattern.fullmatch(family.name) for family in ALL):
+                yield f"{text} with --dcgm-version {self.dcgm_version}; another version has such names"
+                continue
+            nearest = ", ".join(get_close_matches(pattern.pattern, names, _NEAREST))
+            yield text + (nearest and f"; similar names: {nearest}")
+
+    def _possible(self) -> tuple[AnyFamily, ...]:
+        """Return the families that a pattern can choose: of DCGM those of its version."""
+        return (*FAMILIES, *DCGM[self.dcgm_version], *LEGACY)
+
+    def _under_dcgm_names(self) -> tuple[AnyFamily, ...]:
+        default = DEFAULT[self.dcgm_version]
+        chosen: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
+            "default": default,
+            "all": DCGM[self.dcgm_version],
+            "only": default,
+            "off": (),
+            "legacy": (*default, *LEGACY),
+        }
+        return chosen[self.dcgm_names]
 
 
 def has(metric_set: MetricSet, family: AnyFamily) -> bool:

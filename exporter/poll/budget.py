@@ -9,7 +9,7 @@ stages. Each may take what those before it have left, up to the moment at which 
 | dependents | 90 % | sources that need those answers: processes, sharing systems' files, vGPUs, jobs |
 | join | 100 % | attribution and the new snapshot |
 
-With long intervals a stage takes 10 s at most.
+With long intervals the first two stages take 10 s each at most.
 
 The poll goes on without a late source, and the next poll checks whether it has answered. ``poller.py``
 passes on what a stage has left and holds to the head start, ``collector.py`` holds a source and the join to

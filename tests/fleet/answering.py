@@ -26,11 +26,16 @@ def nothing(_expression: str) -> Samples | str:
 
 
 @contextmanager
-def answering(answer: Answer) -> Iterator[str]:
-    """Yield the URL of a server whose answers are samples or the text of an error; its time is AT."""
+def answering(answer: Answer, seen: list[dict[str, str]] | None = None) -> Iterator[str]:
+    """Yield the URL of a server whose answers are samples or the text of an error; its time is AT.
+
+    The headers of each request are appended to ``seen``.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            if seen is not None:
+                seen.append(dict(self.headers))
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             (expression,) = form["query"]
             result = [({}, AT)] if expression == "vector(time())" else answer(expression)

@@ -1,14 +1,19 @@
 """Nodes made for a test, and the page of a cluster as HTML and as text."""
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from aiohttp.test_utils import TestClient, TestServer
 
 from exporter.fleet.model import Node, NodeKey, Target
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
+from exporter.fleet.pages.routes import FleetPages, make_hub_app
 from exporter.fleet.pages.tables import Orders
 from exporter.fleet.watch import FleetRead
 from exporter.web.kit.html import page
+from exporter.web.kit.live.broadcaster import Ticker
 
 
 def node(name: str = "n1", cluster: str = "", **values: Any) -> Node:
@@ -17,9 +22,24 @@ def node(name: str = "n1", cluster: str = "", **values: Any) -> Node:
     return Node(key=NodeKey(cluster, name), target=target, **({"age": 4.0} | values))
 
 
-def html(read: FleetRead, now: float, **orders: str) -> str:
+def html(read: FleetRead, now: float, **orders: Any) -> str:
     """Return the page of a read."""
     return page(fleet_drawing(FleetScene(read, now, NodeUrl(), Orders(**orders))), "")
+
+
+class Response(NamedTuple):
+    """A response of the hub."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+async def asked(read: FleetRead, path: str, only: tuple[str, ...] = (), **headers: str) -> Response:
+    """Return the response of a hub with this read to a request; ``only`` are the namespaces that it shows."""
+    app = make_hub_app(FleetPages(lambda: read, NodeUrl(), only=only), Ticker())
+    async with TestClient(TestServer(app)) as client, client.get(path, headers=headers) as response:
+        return Response(response.status, dict(response.headers), await response.text())
 
 
 def words(markup: str) -> str:

@@ -57,6 +57,18 @@ def test_no_records_an_unknown_namespace_and_no_workloads_are_three_answers(
         assert done.stdout == "no workload held a slice in the last 7 days\n"
 
 
+@pytest.mark.parametrize("command", [("advise", "ml,xyz"), ("inspect", "--advice", "-n", "ml", "-n", "xyz")])
+def test_each_of_several_namespaces_has_to_be_known(command) -> None:
+    """Here of neither a workload is recorded."""
+    with answering(_answer(known=True)) as url:
+        done = run(*command, "--prometheus-url", url)
+    assert (done.returncode, done.stdout) == (0, "no workload held a slice in the last 7 days\n")
+    with answering(_answer()) as url:
+        done = run(*command, "--prometheus-url", url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nothing is known of a namespace" in done.stderr
+
+
 def test_without_a_namespace_holders_without_records_are_not_none() -> None:
     """The rules of the hours may be missing, and those of the week not."""
     with answering(_answer(held=True)) as url:

@@ -8,7 +8,17 @@ from exporter.web.kit.openapi.advice_schema import advice_schema
 from exporter.web.kit.openapi.describe import Schema, choice, flag, listed, number, reference, text, whole
 
 # The formats of the cluster, and their content types.
-FLEET_TYPES = {name: CONTENT_TYPES[name] for name in ("json", "text")}
+FLEET_TYPES = {name: CONTENT_TYPES[name] for name in ("json", "text", "csv")}
+# The longest name of a namespace that Kubernetes allows.
+LONGEST_NAME = 63
+_NAMES = f"[^,]{{1,{LONGEST_NAME}}}"
+_NAMESPACE = {
+    "namespace": describe.Parameter(
+        "Only the holders in this namespace: its row, idle holders and advice. Sums of nodes and totals stay"
+        " those of all. Repeatable, or several with commas.",
+        {"type": "array", "items": {"type": "string", "pattern": f"^{_NAMES}(,{_NAMES})*$"}},
+    )
+}
 _ABOUT = """\
 The GPUs of a cluster, their holders and their use, from Prometheus. The API is read-only. HEAD returns the
 headers of GET. Unknown parameters are ignored.
@@ -20,20 +30,25 @@ OPERATIONS: describe.Operations = {
         "cluster",
         "The cluster as text.",
         {describe.TEXT: ""},
+        parameters=_NAMESPACE,
+        refusals=(404,),
         words="For clients that accept HTML a page, which is not described here.",
     ),
     "/api/v1/fleet": describe.Operation(
         "document",
         "The last answer of the cluster.",
-        {describe.JSON: "FleetRead", describe.TEXT: ""},
-        parameters=describe.format_of(FLEET_TYPES),
+        {describe.JSON: "FleetRead", describe.TEXT: "", describe.CSV: ""},
+        words="As CSV it is the nodes, which no namespace narrows. Unknown values are empty cells; the column"
+        " lower_bounds names the sums that lack unknown parts.",
+        parameters={**describe.format_of(FLEET_TYPES), **_NAMESPACE},
+        refusals=(404, 503),
     ),
     "/api/v1/advice": describe.Operation(
         "advice",
         "Which slice would fit each workload, by the last seven days, and what that would free.",
         {describe.JSON: "ClusterAdvice", describe.CSV: ""},
-        parameters=describe.format_of(ADVICE_TYPES),
-        refusals=(503,),
+        parameters={**describe.format_of(ADVICE_TYPES), **_NAMESPACE},
+        refusals=(404, 503),
     ),
     describe.PATH: describe.DESCRIBE,
     "/metrics": describe.Operation("metrics", "Series of the hub itself.", {describe.TEXT: ""}, tagged=False),
@@ -84,6 +99,9 @@ _FIELDS: Mapping[str, dict[str, Schema]] = {
         "nodes": listed(reference("Node"), "All nodes."),
         "namespaces": _nullable(listed(reference("Namespace"), "The namespaces that hold GPUs.")),
         "all_namespaces": flag("If false, there may be others."),
+        "only_namespaces": _nullable(
+            listed({"type": "string"}, "The chosen namespaces; null if holders are those of all.")
+        ),
         "idle_holders": whole(_IDLE),
         "sick_gpus": _nullable(listed(reference("SickGpu"), "Worst first.")),
         "all_sick": flag("If false, there may be others."),

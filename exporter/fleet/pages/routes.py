@@ -14,12 +14,15 @@ from prometheus_client.registry import Collector
 from exporter.concurrency import in_thread
 from exporter.exposition import SelfMetrics
 from exporter.fleet.cluster_advice import ClusterAdvice, cluster_advice_json
+from exporter.fleet.csv_tables import nodes_csv
 from exporter.fleet.json_data import fleet_json
 from exporter.fleet.model import ORDERS
+from exporter.fleet.narrowed import advice_of, read_of, unknown_names, unknown_words
 from exporter.fleet.pages import openapi as hub_openapi
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.tables import Orders
+from exporter.fleet.targets import some_names
 from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_csv
@@ -29,8 +32,9 @@ from exporter.web.kit.http import assets
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES, reply
 from exporter.web.kit.live.broadcaster import Broadcaster, Ticker
 from exporter.web.kit.openapi import describe
-from exporter.web.kit.parameters import one_of, prefers_html, requested_format
+from exporter.web.kit.parameters import one_of, prefers_html, requested_format, short_texts
 from exporter.web.kit.render_queue import RenderQueue, TaskCache
+from exporter.wording import printable
 
 Made = TypeVar("Made")
 # More than all combinations of orders; the tag and the second change the keys.
@@ -39,14 +43,22 @@ _VARY = "Accept, Accept-Encoding"
 
 
 class FleetPages:
-    """What the hub shows of the newest read, each form made once; ``price`` is that of a GPU-hour."""
+    """What the hub shows of the newest read, each form made once.
+
+    ``price`` is that of a GPU-hour; ``only`` are the namespaces whose holders are shown, all if it is empty.
+    """
 
     def __init__(
-        self, current: Callable[[], FleetRead], node_url: NodeUrl, price: float | None = None
+        self,
+        current: Callable[[], FleetRead],
+        node_url: NodeUrl,
+        price: float | None = None,
+        only: tuple[str, ...] = (),
     ) -> None:
         self.current = current
         self._node_url = node_url
         self._price = price
+        self._only = only
         self._cache = TaskCache(_MOST_KEPT)
         self._turns = RenderQueue()
 
@@ -64,7 +76,7 @@ class FleetPages:
 
     async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
         """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
-        scene = FleetScene(self.current(), time.time(), self._node_url, orders)
+        scene = FleetScene(self.current(), time.time(), self._node_url, orders, self._only)
         key = (orders, self.tag, int(scene.now))
         if refusing and key not in self._cache.tasks:
             self._turns.refuse_where_full()
@@ -84,20 +96,45 @@ class FleetPages:
         key = ("html", orders, opened.tag, int(opened.now))
         return await self._once(key, lambda: page(drawing, "", opened).encode())
 
-    async def document(self, form: str) -> bytes:
-        """Return the cluster as ``json`` or ``text``."""
-        write = {"json": _json, "text": _text}[form]
-        return await self._once((form, self.tag), partial(write, self.current()))
+    def require_shown(self, names: Sequence[str]) -> None:
+        """Raise HTTPNotFound for a namespace that this hub does not show."""
+        for name in names:
+            if self._only and name not in self._only:
+                shown = some_names(self._only)
+                raise web.HTTPNotFound(text=f"This hub does not show {printable(name)!r}, but {shown}.")
 
-    async def advice(self, read: AdviceRead, found: ClusterAdvice, form: str) -> bytes:
-        """Return the advice that a read shows as ``json`` or ``csv``."""
+    def require_known(self, names: Sequence[str]) -> None:
+        """Raise HTTPNotFound for a namespace of which nothing is known."""
+        read = self.current()
+        for name in unknown_names(read, names):
+            if read.fleet is not None:
+                words = unknown_words(read.fleet, name)
+                raise web.HTTPNotFound(text=f"{words[0].upper()}{words[1:]}.")
+
+    async def document(self, form: str, names: tuple[str, ...] = ()) -> bytes:
+        """Return the cluster as ``json`` or ``text``, with the holders in these namespaces, or in all.
+
+        As ``csv`` it is the nodes. Raises HTTPServiceUnavailable if there are none yet.
+        """
+        write, read = {"json": _json, "text": _text, "csv": _csv}[form], self.current()
+        chosen = names or self._only
+        if form == "csv" and read.fleet is None:
+            raise web.HTTPServiceUnavailable(text=_no_data(read))
+        return await self._once((form, chosen, self.tag), lambda: write(read_of(read, chosen)))
+
+    async def advice(
+        self, read: AdviceRead, found: ClusterAdvice, form: str, names: tuple[str, ...] = ()
+    ) -> bytes:
+        """Return the advice that a read shows as ``json`` or ``csv``, on these namespaces or on all."""
+        chosen = names or self._only
 
         def write() -> bytes:
+            narrowed = advice_of(found, chosen)
             if form == "csv":
-                return advice_csv(found.advices).encode()
-            return json.dumps(cluster_advice_json(found, self._price) | _failure(read)).encode()
+                return advice_csv(narrowed.advices).encode()
+            return json.dumps(cluster_advice_json(narrowed, self._price) | _failure(read)).encode()
 
-        return await self._once(("advice", form, self.tag), write)
+        return await self._once(("advice", form, chosen, self.tag), write)
 
     async def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         return await self._cache.start(key, lambda: in_thread(make), self._turns).wait()
@@ -112,9 +149,22 @@ def _json(read: FleetRead) -> bytes:
 def _text(read: FleetRead) -> bytes:
     """Return the cluster as text for a terminal; without data, why there is none."""
     if read.fleet is None:
-        return f"{read.error or 'the cluster is read for the first time'}\n".encode()
+        return _no_data(read).encode()
     warning = f"! Prometheus does not answer: {read.error}\n\n" if read.error else ""
     return f"{warning}{fleet_text(read.fleet)}".encode()
+
+
+def _csv(read: FleetRead) -> bytes:
+    """Return the nodes as CSV."""
+    return nodes_csv(read.fleet.nodes if read.fleet else ()).encode()
+
+
+def _no_data(read: FleetRead) -> str:
+    return f"{read.error or 'the cluster is read for the first time'}\n"
+
+
+def _saved_as(what: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="gpuslice-{what}.csv"'}
 
 
 def _failure(read: FleetRead | AdviceRead) -> dict[str, str | float | None]:
@@ -158,30 +208,37 @@ class _Routes:
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the cluster: to browsers as a page, to programs such as curl as text."""
-        orders = _orders(request)
+        orders = self._orders(request)
         if prefers_html(request):
             body = await self._pages.html(orders)
             return await reply(request, body, "text/html; charset=utf-8", vary=_VARY)
-        body = await self._pages.document("text")
+        self._pages.require_known(orders.namespace)
+        body = await self._pages.document("text", orders.namespace)
         return await reply(request, body, CONTENT_TYPES["text"], vary=_VARY)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        return await self._streams.answer(request, self._pages, _orders(request))
+        return await self._streams.answer(request, self._pages, self._orders(request))
 
     async def document(self, request: web.Request) -> web.Response:
         """Return the cluster in the requested format."""
         wanted = requested_format(request, hub_openapi.FLEET_TYPES)
-        body = await self._pages.document(wanted)
-        return await reply(request, body, CONTENT_TYPES[wanted], vary=_VARY)
+        names = self._namespaces(request)
+        self._pages.require_known(names)
+        body = await self._pages.document(wanted, names)
+        headers = _saved_as("nodes") if wanted == "csv" else {}
+        return await reply(request, body, CONTENT_TYPES[wanted], vary=_VARY, headers=headers)
 
     async def advice(self, request: web.Request) -> web.Response:
         """Return the advice in the requested format; 503 with the reason while there is none."""
         wanted = requested_format(request, ADVICE_TYPES)
+        names = self._namespaces(request)
         read = self._pages.current().advice
         if read.found is None:
             return web.Response(status=503, text=f"{read.error}\n")
-        body = await self._pages.advice(read, read.found, wanted)
-        return await reply(request, body, ADVICE_TYPES[wanted], vary=_VARY)
+        self._pages.require_known(names)
+        body = await self._pages.advice(read, read.found, wanted, names)
+        headers = _saved_as("advice") if wanted == "csv" else {}
+        return await reply(request, body, ADVICE_TYPES[wanted], vary=_VARY, headers=headers)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         headers = {"Content-Type": CONTENT_TYPE_LATEST}
@@ -191,14 +248,19 @@ class _Routes:
         """Return 200: the process answers, and no restart of it fixes an unreachable Prometheus."""
         return web.Response(text="ok\n")
 
+    def _orders(self, request: web.Request) -> Orders:
+        orders = {name: one_of(request.query, name, keys) or "" for name, keys in ORDERS.items()}
+        return Orders(namespace=self._namespaces(request), **orders)
+
+    def _namespaces(self, request: web.Request) -> tuple[str, ...]:
+        names = short_texts(request.query, "namespace", hub_openapi.LONGEST_NAME)
+        self._pages.require_shown(names)
+        return names
+
     async def ready(self, _request: web.Request) -> web.Response:
         """Return 200 if there is data to show, else 503."""
         done = self._pages.current().fleet is not None
         return web.Response(status=200 if done else 503, text="ok\n" if done else "no data yet\n")
-
-
-def _orders(request: web.Request) -> Orders:
-    return Orders(*(one_of(request.query, name, keys) or "" for name, keys in ORDERS.items()))
 
 
 class _HubMetrics(Collector):

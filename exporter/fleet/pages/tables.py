@@ -23,6 +23,12 @@ class Orders(NamedTuple):
     nodes: str = ""
     namespaces: str = ""
     idle: str = ""
+    namespace: tuple[str, ...] = ()  # the namespaces of the rows, () for all
+
+    def href(self, **changed: str | tuple[str, ...]) -> str:
+        """Return the link to the page with some of these changed."""
+        query = {name: value for name, value in (self._asdict() | changed).items() if value}
+        return f"?{urlencode(query, doseq=True, errors='replace')}"
 
 
 class Heading(NamedTuple):
@@ -56,16 +62,15 @@ class UsedAndHeld(NamedTuple):
 
 def sortable(table: str, headings: Sequence[Heading], orders: Orders) -> tuple[Heading, ...]:
     """Return the headings with links to the page with this table in their order."""
-    chosen = orders._asdict()
-    current = known_order(table, chosen[table])
+    current = known_order(table, getattr(orders, table))
 
     def linked(heading: Heading) -> Heading:
         if not heading.order:
             return heading
-        query = {name: order for name, order in (chosen | {table: heading.order}).items() if order}
         direction = "ascending" if heading.order == "name" else "descending"
         return heading._replace(
-            href=f"?{urlencode(query)}#{table}", sorted=direction if heading.order == current else ""
+            href=f"{orders.href(**{table: heading.order})}#{table}",
+            sorted=direction if heading.order == current else "",
         )
 
     return tuple(map(linked, headings))
@@ -169,6 +174,7 @@ class NamespaceRow(NamedTuple):
     """A row of the namespaces."""
 
     name: str
+    href: str  # to the page with this namespace only
     holders: Figure
     memory: UsedAndHeld
     wasted_memory: Figure
@@ -191,8 +197,10 @@ def namespace_table(fleet: Fleet, orders: Orders) -> Table:
         Heading(f"GPU-hours used / held, {window}", "hours", title=hours, look="end"),
     )
     namespaces = in_order("namespaces", fleet.namespaces or (), orders.namespaces)
-    rows = [_namespace_row(namespace) for namespace in namespaces[: MOST_ROWS["namespaces"]]]
-    if fleet.all_namespaces:
+    rows = [_namespace_row(namespace, orders) for namespace in namespaces[: MOST_ROWS["namespaces"]]]
+    if fleet.only:
+        unknown = fleet.unlisted_namespaces
+    elif fleet.all_namespaces:
         unknown = ""
     elif fleet.namespaces is None:
         unknown = "Namespaces that hold GPUs could not be queried."
@@ -201,9 +209,10 @@ def namespace_table(fleet: Fleet, orders: Orders) -> Table:
     return Table(sortable("namespaces", headings, orders), rows, len(namespaces) - len(rows), unknown)
 
 
-def _namespace_row(namespace: Namespace) -> NamespaceRow:
+def _namespace_row(namespace: Namespace, orders: Orders) -> NamespaceRow:
     return NamespaceRow(
         name=namespace.name,
+        href=orders.href(namespace=namespace.name),
         holders=figure(namespace.holder_count, whole),
         memory=used_of_held(namespace.memory, gibibytes, "GiB"),
         wasted_memory=figure(namespace.memory.wasted, gibibytes),

@@ -4,7 +4,8 @@ Dashboards and rules written for dcgm-exporter keep working. Two differences are
 sample, with the labels of a container only if exactly one container holds it: sums over a shared GPU stay
 right. And in MIG mode the GPU keeps the readings of the GPU as a whole, next to those of its GPU instances.
 
-The lower-case names of dcgm-exporter 1.x, in its units, are here too.
+dcgm-exporter 4.9 renamed fields: the families of each version are here. The lower-case names of dcgm-exporter
+1.x, in its units, are here too.
 """
 
 from collections.abc import Mapping
@@ -12,18 +13,27 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from exporter.metrics import AnyFamily, Family
+from exporter.metrics.dcgm.both_names import both_names
 from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, MODES, PCIE, POWER, PROFILING, UTILIZATION
-from exporter.metrics.dcgm.entities import DcgmRow, HostnameLabel, entities, legacy_entities
+from exporter.metrics.dcgm.dialects import PREFIX, RENAMED
+from exporter.metrics.dcgm.entities import DcgmRow, DcgmVersion, HostnameLabel, levels
 from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS, THROTTLING, XIDS
 from exporter.metrics.family import Rows, whole
 
 DcgmNames: TypeAlias = Literal["default", "all", "only", "off", "legacy"]
 
-# Families of GPUs and of GPU instances of MIG under DCGM's names, in dcgm-exporter's order.
-DCGM: tuple[AnyFamily, ...] = (
+# Families of GPUs and of GPU instances of MIG, in dcgm-exporter's order.
+_FIELDS: tuple[AnyFamily, ...] = (
     *(*CLOCKS, *HEAT, *POWER, *PCIE, *UTILIZATION, *XIDS, *THROTTLING, *MEMORY, *ECC, *REPAIRS, *NVLINK),
     *(*PROFILING, *MODES),
 )
+_NAMED = tuple(both_names(_FIELDS))
+# The same under DCGM's names, by version of dcgm-exporter.
+DCGM: Mapping[DcgmVersion, tuple[AnyFamily, ...]] = {
+    "4.8": tuple(named.old for named in _NAMED),
+    "4.9": tuple(named.new for named in _NAMED if named.new is not None),
+    "both": tuple(dict.fromkeys(family for named in _NAMED for family in named if family is not None)),
+}
 
 _DEFAULT_FIELDS = (
     *("DEV_SM_CLOCK", "DEV_MEM_CLOCK", "DEV_MEMORY_TEMP", "DEV_GPU_TEMP", "DEV_POWER_USAGE"),
@@ -33,12 +43,16 @@ _DEFAULT_FIELDS = (
     *("DEV_NVLINK_BANDWIDTH_TOTAL", "DEV_VGPU_LICENSE_STATUS", "PROF_GR_ENGINE_ACTIVE"),
     *("PROF_PIPE_TENSOR_ACTIVE", "PROF_DRAM_ACTIVE", "PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES"),
 )
-# The families of dcgm-exporter's ``default-counters.csv``.
-DEFAULT: tuple[AnyFamily, ...] = tuple(
-    family for family in DCGM if family.name.removeprefix("DCGM_FI_") in _DEFAULT_FIELDS
-)
+_DEFAULT_NAMES = {PREFIX + field for field in _DEFAULT_FIELDS} | {
+    field.new for field in RENAMED if field.since
+}
+# The families of dcgm-exporter's ``default-counters.csv``, by its version.
+DEFAULT: Mapping[DcgmVersion, tuple[AnyFamily, ...]] = {
+    version: tuple(family for family in families if family.name in _DEFAULT_NAMES)
+    for version, families in DCGM.items()
+}
 
-_NAMES: Mapping[str, str] = {
+_VERSION_1: Mapping[str, str] = {
     "sm_clock": "DEV_SM_CLOCK",
     "memory_clock": "DEV_MEM_CLOCK",
     "memory_temp": "DEV_MEMORY_TEMP",
@@ -83,11 +97,11 @@ _VIOLATIONS: Mapping[str, str] = {
     "low_util_violation": "DEV_LOW_UTIL_VIOLATION",
     "reliability_violation": "DEV_RELIABILITY_VIOLATION",
 }
-_FIELDS = {family.name: family for family in DCGM if isinstance(family, Family)}
+_OLD_FIELDS = {family.name: family for family in DCGM["4.8"] if isinstance(family, Family)}
 
 
 def _renamed(name: str, field: str) -> Family[DcgmRow]:
-    return replace(_FIELDS[f"DCGM_FI_{field}"], name=f"dcgm_{name}", level="dcgm_legacy")
+    return replace(_OLD_FIELDS[PREFIX + field], name=f"dcgm_{name}", level="dcgm_legacy")
 
 
 def _violation(name: str, field: str) -> Family[DcgmRow]:
@@ -105,7 +119,7 @@ _ROWS: Rows[DcgmRow, DcgmRow] = Rows("dcgm_", "dcgm_legacy", whole)
 
 # Families of GPUs under the names of version 1.
 LEGACY: tuple[AnyFamily, ...] = (
-    *(_renamed(name, field) for name, field in _NAMES.items()),
+    *(_renamed(name, field) for name, field in _VERSION_1.items()),
     *(_violation(name, field) for name, field in _VIOLATIONS.items()),
     _ROWS.grouped("events").gauge(
         "xid_errors", "Code of the last XID error; 0 before the first error.", lambda row: row.xids.last
@@ -115,4 +129,4 @@ LEGACY: tuple[AnyFamily, ...] = (
     ),
 )
 
-__all__ = ["DCGM", "DEFAULT", "LEGACY", "DcgmNames", "HostnameLabel", "entities", "legacy_entities"]
+__all__ = ["DCGM", "DEFAULT", "LEGACY", "DcgmNames", "DcgmVersion", "HostnameLabel", "levels"]

@@ -1,11 +1,12 @@
 """Fields of use: clocks, temperature, power, PCIe, utilization, memory, modes, and profiling metrics.
 
-Most fields are of the GPU; memory and the activity of profiling metrics also of GPU instances of MIG.
+Most fields are of the GPU; memory and the activity of profiling metrics also of GPU instances of MIG. Sizes
+have their names of 4.9, in bytes: ``both_names.py`` makes the old ones of them.
 """
 
 from typing import get_args
 
-from exporter.metrics.dcgm.entities import DCGM_ROWS, READING, DcgmRow, mebibytes
+from exporter.metrics.dcgm.entities import DCGM_ROWS, READING, DcgmRow
 from exporter.metrics.family import Family, entry, scaled
 from exporter.model import GpuReading, Memory, Number
 from exporter.model.hardware import ComputeMode, Virtualization
@@ -155,22 +156,22 @@ UTILIZATION: tuple[Family[DcgmRow], ...] = (
 )
 
 MEMORY: tuple[Family[DcgmRow], ...] = (
-    _MEMORY.gauge("DEV_FB_TOTAL", "Total frame buffer (MiB).", lambda memory: mebibytes(memory.total)),
-    _MEMORY.gauge("DEV_FB_FREE", "Free frame buffer (MiB).", lambda memory: mebibytes(memory.free)),
-    _MEMORY.gauge("DEV_FB_USED", "Used frame buffer (MiB).", lambda memory: mebibytes(memory.used)),
+    _MEMORY.gauge("DEV_FB_CAPACITY_BYTES", "Total frame buffer (bytes).", lambda memory: memory.total),
+    _MEMORY.gauge("DEV_FB_FREE_BYTES", "Free frame buffer (bytes).", lambda memory: memory.free),
+    _MEMORY.gauge("DEV_FB_USED_BYTES", "Used frame buffer (bytes).", lambda memory: memory.used),
     _MEMORY.gauge(
-        "DEV_FB_RESERVED",
-        "Frame buffer reserved by the driver (MiB).",
-        lambda memory: mebibytes(memory.reserved),
+        "DEV_FB_RESERVED_BYTES",
+        "Frame buffer reserved by the driver (bytes).",
+        lambda memory: memory.reserved,
     ),
     _MEMORY.gauge(
         "DEV_FB_USED_PERCENT",
         "Used frame buffer as a ratio of 0 to 1: used / (total - reserved).",
         _used_share,
     ),
-    _BAR1.gauge("DEV_BAR1_TOTAL", "Total BAR1 memory (MiB).", lambda bar1: mebibytes(bar1.total)),
-    _BAR1.gauge("DEV_BAR1_USED", "Used BAR1 memory (MiB).", lambda bar1: mebibytes(bar1.used)),
-    _BAR1.gauge("DEV_BAR1_FREE", "Free BAR1 memory (MiB).", lambda bar1: mebibytes(bar1.total - bar1.used)),
+    _BAR1.gauge("DEV_BAR1_CAPACITY_BYTES", "Total BAR1 memory (bytes).", lambda bar1: bar1.total),
+    _BAR1.gauge("DEV_BAR1_USED_BYTES", "Used BAR1 memory (bytes).", lambda bar1: bar1.used),
+    _BAR1.gauge("DEV_BAR1_FREE_BYTES", "Free BAR1 memory (bytes).", lambda bar1: bar1.total - bar1.used),
 )
 
 MODES: tuple[Family[DcgmRow], ...] = (

@@ -1,9 +1,13 @@
 """The two dialects of dcgm-exporter: its names, units and labels before 4.9.0, and from then on.
 
-From NVIDIA's header ``dcgm_fields.h`` (names that mean the same field), the field identifiers of DCGM 4.7
-(fields in base units), and the counter files of dcgm-exporter (types). Not here, because they keep their
-names: fields of ECC errors, PCIe bytes, cycles, the vGPU license, and ``DCGM_EXP_…``; and the times for which
-clocks were limited (``DCGM_FI_DEV_…_VIOLATION``), whose fields in seconds are new, next to the old ones.
+From NVIDIA's header ``dcgm_fields.h`` of DCGM 4.6.1 (names that mean the same field, fields in base units),
+and the counter files of dcgm-exporter (types). Of DCGM 4.7 only, by its list of field identifiers, are the
+ratios of GPU, memory, encoder and decoder (1613 to 1616), the sizes of the frame buffer (1625 to 1628) and
+NVLink (1648).
+
+Not here, because they keep their names: fields of ECC errors, PCIe bytes, cycles, the vGPU license, and
+``DCGM_EXP_…``; and the times for which clocks were limited (``DCGM_FI_DEV_…_VIOLATION``), whose fields in
+seconds are new, next to the old ones.
 """
 
 from collections.abc import Iterator, Mapping

@@ -7,10 +7,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from exporter.metrics import Entity, Enumerate
-from exporter.metrics.family import Rows, answering, whole
+from exporter.metrics.dcgm.dialects import LABELS
+from exporter.metrics.family import Level, Rows, answering, whole
 from exporter.model import (
     Bar1,
     ContainerRef,
@@ -28,8 +29,6 @@ from exporter.model.readings import Activity
 
 # The window of dcgm-exporter's counts, by its default.
 WINDOW_SECONDS = 300
-
-_MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +59,6 @@ DCGM_ROWS: Rows[DcgmRow, DcgmRow] = Rows("DCGM_FI_", "dcgm", whole)
 READING = DCGM_ROWS.of(lambda row: row.reading)
 # Builder for the series that dcgm-exporter computes itself.
 EXPERIMENTAL: Rows[DcgmRow, DcgmRow] = Rows("DCGM_EXP_", "dcgm", whole)
-
-
-def mebibytes(size: int | None) -> int | None:
-    """Return bytes as whole MiB, rounded down as DCGM does."""
-    return None if size is None else size // _MEBIBYTE
 
 
 def xids(snapshot: Snapshot, gpu: GpuRow, mig_uuids: Collection[str] | None) -> Xids:
@@ -108,6 +102,7 @@ def _reaches_back(events: list[DeviceEvent], gpu: GpuRow, start: float) -> bool:
 
 
 HostnameLabel: TypeAlias = Literal["Hostname", "hostname"]
+DcgmVersion: TypeAlias = Literal["4.8", "4.9", "both"]
 
 VGPU = "vgpu"
 _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
@@ -116,9 +111,39 @@ _Instance: TypeAlias = tuple[MigRow, ...]
 _Owner: TypeAlias = str | tuple[str, int]
 
 
-def entities(hostname_label: HostnameLabel) -> Enumerate:
-    """Return the function that lists the DCGM entities of a snapshot, with the node name under that label."""
-    return lambda snapshot: _DcgmEntities(snapshot, hostname_label).all()
+# Labels with the name of the node and the version of the driver.
+_HOSTNAME, _DRIVER = LABELS
+
+
+class _HostLabels(NamedTuple):
+    """Names of the labels of the host on all series; more than one for the names of several versions."""
+
+    node: tuple[str, ...]
+    driver: tuple[str, ...]
+
+    def values(self, snapshot: Snapshot) -> dict[str, str]:
+        driver = snapshot.node.driver
+        version = driver.driver_version if driver else ""
+        labels = dict.fromkeys(self.node, snapshot.node.name)
+        return labels | (dict.fromkeys(self.driver, version) if version else {})
+
+
+def levels(version: DcgmVersion, hostname_label: HostnameLabel) -> Mapping[Level, Enumerate]:
+    """Return the functions that list the DCGM entities of a snapshot, by level.
+
+    ``hostname_label`` is the label with the node on old names. A field that keeps its name has the labels of
+    the version, or with ``both`` those of both. Levels with the same labels have the same function.
+    """
+    old = _HostLabels((hostname_label,), (_DRIVER.old,))
+    new = _HostLabels((_HOSTNAME.new,), (_DRIVER.new,))
+    both = _HostLabels(old.node + new.node, old.driver + new.driver)
+    of_old, of_new = _entities(old), _entities(new)
+    of_both = {"4.8": of_old, "4.9": of_new, "both": _entities(both)}[version]
+    return {"dcgm": of_both, "dcgm_old": of_old, "dcgm_new": of_new, "dcgm_legacy": legacy_entities}
+
+
+def _entities(labels: _HostLabels) -> Enumerate:
+    return lambda snapshot: _DcgmEntities(snapshot, labels).all()
 
 
 def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
@@ -146,15 +171,11 @@ def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
 class _DcgmEntities:
     """The DCGM entities of one snapshot."""
 
-    def __init__(self, snapshot: Snapshot, hostname_label: HostnameLabel) -> None:
+    def __init__(self, snapshot: Snapshot, labels: _HostLabels) -> None:
         self._snapshot = snapshot
         self._instances = _instances(snapshot.migs)
         self._holders = _holders(snapshot)
-        driver = snapshot.node.driver
-        version = driver.driver_version if driver else None
-        self._host: dict[str, str] = {hostname_label: snapshot.node.name}
-        if version:
-            self._host["DCGM_FI_DRIVER_VERSION"] = version
+        self._host = labels.values(snapshot)
 
     def all(self) -> Iterator[Entity]:
         for gpu in _nvidia(self._snapshot):

@@ -151,8 +151,8 @@ _BANKS = (
 )
 
 
-def _nvlink_bandwidth(row: DcgmRow) -> int | None:
-    """Return what DCGM computes from the counters: KiB per second in both directions, divided by 1000."""
+def _nvlink_throughput(row: DcgmRow) -> int | None:
+    """Return the bytes per second in both directions."""
     if row.gpu is None or row.reading is None:
         return None
     rate = row.gpu.nvlink_bytes_per_second
@@ -160,7 +160,7 @@ def _nvlink_bandwidth(row: DcgmRow) -> int | None:
         rates = row.reading.profiling.rates
         if "nvlink_transmit" in rates and "nvlink_receive" in rates:
             rate = rates["nvlink_transmit"] + rates["nvlink_receive"]
-    return None if rate is None else int(rate / 1024 / 1000)
+    return None if rate is None else int(rate)
 
 
 ECC: tuple[Family[DcgmRow], ...] = (
@@ -247,8 +247,8 @@ NVLINK: tuple[Family[DcgmRow], ...] = (
         for name, kind, errors in _NVLINK_ERRORS
     ),
     DCGM_ROWS.grouped("nvlink").gauge(
-        "DEV_NVLINK_BANDWIDTH_TOTAL",
-        "NVLink bandwidth in use, summed over all links and both directions (MB/s).",
-        _nvlink_bandwidth,
+        "DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND",
+        "NVLink bandwidth in use, summed over all links and both directions (bytes/s).",
+        _nvlink_throughput,
     ),
 )

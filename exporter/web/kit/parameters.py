@@ -51,6 +51,19 @@ def one_of(parameters: MultiMapping[str], name: str, options: Collection[str]) -
     return values[0] if values else None
 
 
+def short_texts(parameters: MultiMapping[str], name: str, longest: int) -> tuple[str, ...]:
+    """Return different texts of 1 to ``longest`` characters, which are repeated or separated by commas.
+
+    Raises HTTPBadRequest for an empty or a longer one.
+    """
+    texts = [text for value in parameters.getall(name, []) for text in value.split(",")]
+    if not all(1 <= len(text) <= longest for text in texts):
+        raise web.HTTPBadRequest(
+            text=f"The {name} must have 1 to {longest} characters; separate several with commas."
+        )
+    return tuple(dict.fromkeys(texts))
+
+
 def short_text(parameters: MultiMapping[str], name: str, longest: int) -> str | None:
     """Return a text of 1 to ``longest`` characters, None if it is absent; else raises HTTPBadRequest."""
     text = given_once(parameters, name)

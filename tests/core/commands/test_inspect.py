@@ -31,12 +31,10 @@ def test_a_prometheus_that_does_not_answer_is_exit_code_1_and_one_line() -> None
     [
         (("n1", "--advice"), "nodes"),
         (("--advice", "--details"), "--details"),
-        (("--namespace", "ml"), "--namespace"),
-        (("--output", "csv"), "--output csv"),
     ],
 )
 def test_inspect_refuses_options_that_it_would_ignore(words: tuple[str, ...], named: str) -> None:
-    """Advice is not by node, and only advice is by namespace or CSV."""
+    """Advice is not by node."""
     done = run("inspect", *AWAY, *words)
 
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,4 +1,5 @@
 import argparse
+import json
 import re
 import socket
 from dataclasses import fields
@@ -16,6 +17,7 @@ from exporter.config import (
     add_options,
     load_settings,
 )
+from exporter.config.headers import Header
 from exporter.documents import shown
 
 NAMES = [row.name for row in fields(Settings)]
@@ -24,6 +26,7 @@ IN_FILE = [name for name in NAMES if name != "config"]
 PATHS = (
     "web_config",
     "prometheus_token_file",
+    "prometheus_header_file",
     "prometheus_ca_file",
     "nvml_library",
     "kubelet_root",
@@ -56,6 +59,8 @@ VALUES = {
     "gpu_hour_price": ("2.5", 2.5),
     "history_retention": ("12h", 43200.0),
     "prometheus_url": ("https://prometheus.monitoring:9090", "https://prometheus.monitoring:9090"),
+    # Without a space, so that YAML needs no quotes.
+    "prometheus_header": ("X-Scope-OrgID:team-a", (Header("X-Scope-OrgID", "team-a"),)),
     "resource_pattern": (r"nvidia\.com/a100.*", (re.compile(r"nvidia\.com/a100.*"),)),
     "dra_ignore_driver": (r"nic\.example\.com", (re.compile(r"nic\.example\.com"),)),
     "pod_labels": (r"app\.kubernetes\.io/.*", (re.compile(r"app\.kubernetes\.io/.*"),)),
@@ -63,6 +68,7 @@ VALUES = {
     "metric_allowlist": ("gpuslice_gpu_fan_ratio", (re.compile("gpuslice_gpu_fan_ratio"),)),
     "metric_denylist": ("DCGM_.*", (re.compile("DCGM_.*"),)),
     "dcgm_names": ("only", "only"),
+    "dcgm_version": ("both", "both"),
     "dcgm_hostname_label": ("hostname", "hostname"),
     "dcgm_exporter_url": ("http://localhost:9400/metrics", "http://localhost:9400/metrics"),
     "pcie_throughput": ("on", True),
@@ -71,6 +77,8 @@ VALUES = {
     "log_format": ("json", "json"),
 }
 
+# Errors do not have their values.
+SECRET = {"prometheus_header"}
 # Values that no path can have.
 NO_PATHS = ["a\0b"]
 BAD_VALUES: dict[str, list[str]] = {
@@ -123,6 +131,7 @@ BAD_VALUES: dict[str, list[str]] = {
     "gpu_hour_price": ["free", "-1", "1e3", "nan", "2,5", "٣"],
     "history_retention": ["never", "1m", "999h"],
     "prometheus_url": ["prometheus:9090", "ftp://prometheus"],
+    "prometheus_header": ["team-a", "Host: a", "X-Scope-OrgID:", ": a", "X Scope: a", "X: ä", "X: a\0b"],
     "resource_pattern": ["nvidia(", "*", "a{99999999999999999999}", "(" * 5000],
     "dra_ignore_driver": ["nic(", "*"],
     "pod_labels": ["team(", "*", "a{99999999999999999999}", "(" * 5000],
@@ -130,6 +139,7 @@ BAD_VALUES: dict[str, list[str]] = {
     "metric_allowlist": ["gpu(", "*"],
     "metric_denylist": ["gpu(", "*"],
     "dcgm_names": ["true", "ON", "v1"],
+    "dcgm_version": ["4.7", "4.8.3", "4.9.0", "Both", "5"],
     "dcgm_hostname_label": ["HOSTNAME", "host"],
     "dcgm_exporter_url": [
         "localhost:9400",
@@ -209,6 +219,8 @@ def test_defaults():
         history_retention=21600.0,
         prometheus_url=None,
         prometheus_token_file=None,
+        prometheus_header=(),
+        prometheus_header_file=None,
         prometheus_ca_file=None,
         nvml_library=None,
         kubelet_root=Path("/var/lib/kubelet"),
@@ -232,6 +244,7 @@ def test_defaults():
         metric_allowlist=(),
         metric_denylist=(),
         dcgm_names="default",
+        dcgm_version="4.8",
         dcgm_hostname_label="Hostname",
         dcgm_exporter_url=None,
         pcie_throughput=False,
@@ -283,7 +296,8 @@ def test_file_from_flag_wins(tmp_path, config):
 def test_bad_value_is_named_with_its_source_and_the_remedy(name):
     for text in BAD_VALUES[name]:
         flag = complaint({name: text}, {})
-        assert flag.startswith(f"--{kebab(name)}: {shown(text)} is not ")
+        given = "the value" if name in SECRET else shown(text)
+        assert flag.startswith(f"--{kebab(name)}: {given} is not ")
         assert complaint({}, {variable(name): text}) == flag.replace(f"--{kebab(name)}", variable(name), 1)
 
 
@@ -370,6 +384,41 @@ def test_repeated_option_from_all_sources(config):
     assert load_settings({}, config("resource-pattern: []\n")).resource_pattern == ()
 
 
+def test_several_headers_from_all_sources(config):
+    """A comma is part of a value: in the environment line breaks separate headers."""
+    headers = (Header("X-Scope-OrgID", "a|b"), Header("X-Roles", "read, write"))
+    argv = parse("--prometheus-header", "X-Scope-OrgID: a|b", "--prometheus-header", "X-Roles: read, write")
+    assert load_settings(argv, {}).prometheus_header == headers
+    for text in (
+        "X-Scope-OrgID: a|b\nX-Roles: read, write",
+        "\nX-Scope-OrgID:a|b \r\n\n X-Roles:\tread, write\n",
+    ):
+        assert load_settings({}, {"GPUSLICE_PROMETHEUS_HEADER": text}).prometheus_header == headers
+    file = config("prometheus-header: ['X-Scope-OrgID: a|b', 'X-Roles: read, write']\n")
+    assert load_settings({}, file).prometheus_header == headers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hunter22",
+        "X: hunter22\r\nY: hunter22",
+        "X: hunter22é",
+        "Host: hunter22",
+        "a b: hunter22",
+        ": hunter22",
+    ],
+)
+def test_an_error_and_a_repr_do_not_have_the_value_of_a_header(text, config):
+    """Values may be secret."""
+    file = config(f"prometheus-header: {json.dumps(text)}\n")
+    said = [complaint({"prometheus_header": [text]}, {}), complaint({}, file)]
+    assert all(
+        "hunter22" not in message and "a header such as X-Scope-OrgID: team-a" in message for message in said
+    )
+    assert "hunter22" not in repr(load_settings({"prometheus_header": ["X-Key: hunter22"]}, {}))
+
+
 def test_a_prefix_may_end_in_a_slash():
     assert load_settings(parse("--route-prefix", "/nodes/gpuslice/"), {}).route_prefix == "/nodes/gpuslice"
 
@@ -387,8 +436,24 @@ def test_comma_is_part_of_the_pattern_in_flag_and_file(config):
     assert load_settings({}, config("resource-pattern: 'a{1,2}'\n")).resource_pattern == pattern
 
 
-def test_words_that_yaml_takes_for_booleans_stay_words(config):
-    assert load_settings({}, config("dcgm-names: off\n")).dcgm_names == "off"
+def test_words_that_yaml_takes_for_booleans_or_numbers_stay_words(config):
+    settings = load_settings({}, config("dcgm-names: off\ndcgm-version: 4.9\n"))
+    assert (settings.dcgm_names, settings.dcgm_version) == ("off", "4.9")
+
+
+def test_an_old_label_on_new_names_is_refused():
+    """By the source of the label; if it is not given, new names have their own."""
+    environ = {"GPUSLICE_DCGM_HOSTNAME_LABEL": "Hostname"}
+    with pytest.raises(SettingsError) as refused:
+        load_settings({"dcgm_version": "4.9"}, environ)
+    assert str(refused.value) == (
+        "GPUSLICE_DCGM_HOSTNAME_LABEL: 'Hostname' is not a label of dcgm-exporter 4.9: it must be hostname,"
+        " or be left out, with dcgm-version 4.9"
+    )
+    assert load_settings({"dcgm_version": "4.9", "dcgm_hostname_label": "hostname"}, environ)
+    assert load_settings({"dcgm_version": "4.9"}, {})
+    for version in ("4.8", "both"):
+        assert load_settings({"dcgm_version": version}, environ).dcgm_hostname_label == "Hostname"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 import pytest
 
 from exporter.dcgm_scrape import DcgmReading
+from exporter.dcgm_scrape.fields import BLANK_DOUBLE, FIELDS, PREFIX
 from exporter.dcgm_scrape.page import read_page
+from exporter.metrics.dcgm import DCGM
+from exporter.metrics.dcgm.dialects import RENAMED
 from exporter.model import Profile
 from tests.core.dcgm_scrape.serving import page, sample
 
@@ -174,6 +177,48 @@ def test_contradicting_series_are_left_out() -> None:
     )
 
     assert profile.active == {"dram": 0.123457}
+
+
+def test_a_page_with_old_and_new_names_has_each_value_once() -> None:
+    """As while the file of counters lists both, whichever labels of the node and the driver they have."""
+    old = {"Hostname": "a", "DCGM_FI_DRIVER_VERSION": "580.1"}
+    new = {"hostname": "a", "DCGM_FI_SYSTEM_DRIVER_VERSION": "580.1"}
+    lines = [
+        *(sample(name, f"{number / 100:f}", **old) for number, name in enumerate(OLD)),
+        *(sample(name, number / 100, **new) for number, name in enumerate(NEW)),
+        sample("NVDEC0_ACTIVE", "1.0", **old),
+        sample("NVDEC_UTIL_0_RATIO", "1.0", **new),
+        sample("NVDEC_UTIL_4_RATIO", "0.5", **new),
+        sample("PCIE_TX_BYTES", 7, **old),
+        sample("PCIE_TX_BYTES", 7, **old, **new),
+    ]
+    profile = _profile(*lines)
+
+    assert profile.active == {key: number / 100 for number, key in enumerate(OLD.values())}
+    assert profile.engines == {"decoder": 0.75}
+    assert profile.rates == {"pcie_transmit": 7}
+
+
+def test_a_blank_under_one_name_leaves_the_value_of_the_other() -> None:
+    assert _profile(sample("SM_ACTIVE", BLANK_DOUBLE), sample("SM_UTIL_RATIO", "0.5")).active == {"sm": 0.5}
+
+
+def test_the_unit_is_that_of_the_name() -> None:
+    """A percentage is not a ratio, however likely it looks; it is counted as impossible."""
+    reading = _reading(sample("SM_UTIL_RATIO", "50"), sample("DRAM_UTIL_RATIO", "0.5"))
+
+    assert reading.profiles["GPU-1", None].active == {"dram": 0.5}
+    assert reading.unreadable == 1
+
+
+def test_the_names_are_those_of_the_table_of_dialects() -> None:
+    """Each field of profiling that this exporter prints is read, under both of its names."""
+    renamed = {field.old: field.new for field in RENAMED if field.old.startswith(PREFIX)}
+    printed = {family.name for family in DCGM["both"] if family.name.startswith(PREFIX)}
+
+    assert len(renamed) == len(OLD)
+    assert printed <= FIELDS.keys()
+    assert [old for old, new in renamed.items() if FIELDS[old] != FIELDS[new]] == []
 
 
 def test_series_without_a_device_are_left_out() -> None:

@@ -1,11 +1,12 @@
 """Output for any values of the rows can be parsed."""
 
 import json
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.exposition import Exposition, Format
+from exporter.exposition import EVERYTHING, Exposition, Format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.formats.text import snapshot_text
 from exporter.model import (
@@ -26,6 +27,7 @@ from exporter.model import (
     Totals,
 )
 
+BOTH = replace(EVERYTHING, dcgm_version="both")
 TEXT = st.text(st.characters(exclude_categories=[]), max_size=4)
 COUNT = st.none() | st.integers(0, 10**15)
 SHARE = st.none() | st.floats(0, allow_nan=False)
@@ -89,7 +91,7 @@ SNAPSHOT = st.builds(
 @given(snapshot=SNAPSHOT)
 def test_every_page_parses_without_duplicates_and_json_csv_and_text_can_be_sent(parse, snapshot) -> None:
     """The parser of these tests refuses a duplicate series, and JSON is strict."""
-    page = Exposition().page(snapshot)
+    page = Exposition(BOTH).page(snapshot)
     for fmt in (Format.TEXT, Format.OPENMETRICS):
         assert parse(page.body(fmt), fmt)
     assert json.dumps(snapshot_json(snapshot), allow_nan=False)

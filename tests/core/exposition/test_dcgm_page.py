@@ -1,4 +1,4 @@
-"""A node under DCGM's names, against a page written by hand."""
+"""A node under DCGM's names, against pages in files that were written by hand."""
 
 import re
 from collections.abc import Iterator
@@ -10,13 +10,14 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from exporter.exposition import Exposition, Format
-from exporter.metrics.dcgm import DCGM, LEGACY
+from exporter.metrics import AnyFamily
+from exporter.metrics.dcgm import DCGM, LEGACY, DcgmVersion
 from exporter.metrics.selection import Selection
 from exporter.model.xids import explain
 from tests.core.exposition.dcgm_node import NODE, WHOLE
 
 HERE = Path(__file__).parent
-UNITS = re.compile(r"\((MHz|C|%|W|mJ|KB/s|MB/s|bytes/s|ns|us|MiB)\)")
+UNITS = re.compile(r"\((MHz|Hz|C|%|ratio|W|mJ|J|KB/s|MB/s|bytes/s|ns|us|MiB|bytes)\)")
 SAMPLE = re.compile(r"((?:DCGM|dcgm)_\w+)\{(.*)\} (\S+)")
 MESSAGE = re.compile(r',err_msg="[^"]*"')
 
@@ -42,44 +43,64 @@ def _written(name: str) -> Iterator[Line]:
             yield Line(f"{entity},{extra}" if extra else entity, family, kind, float(value), unit)
 
 
-def _named(names, snapshot, fmt) -> str:
-    selection = Selection(metric_set="full", dcgm_names=names)
+def _named(names, snapshot, fmt, version="4.8") -> str:
+    selection = Selection(metric_set="full", dcgm_names=names, dcgm_version=version)
     return Exposition(selection).page(snapshot).body(fmt).decode()
 
 
-def _text(names: str) -> str:
-    return _named(names, NODE, Format.TEXT)
+def _text(names: str, version: DcgmVersion = "4.8") -> str:
+    return _named(names, NODE, Format.TEXT, version)
 
 
-def _printed(text: str, prefix: str) -> list[tuple[str, str, float]]:
+def _printed(text: str, *names: str) -> list[tuple[str, str, float]]:
     matches = [SAMPLE.fullmatch(line) for line in text.splitlines()]
     return [
         (match[1], MESSAGE.sub("", match[2]), float(match[3]))
         for match in matches
-        if match and match[1].startswith(prefix)
+        if match and match[1] in names
     ]
 
 
+class Names(NamedTuple):
+    """A part of a page with a file of its own."""
+
+    option: str
+    version: DcgmVersion
+    families: tuple[AnyFamily, ...]
+    file: str
+
+    def printed(self, text: str) -> list[tuple[str, str, float]]:
+        return _printed(text, *(family.name for family in self.families))
+
+
+RENAMED = tuple(family for family in DCGM["4.9"] if family.level == "dcgm_new")
 PAGES = pytest.mark.parametrize(
-    ("names", "prefix"), [("all", "DCGM_"), ("legacy", "dcgm_")], ids=["newer names", "version 1"]
+    "names",
+    [
+        Names("all", "4.8", DCGM["4.8"], "dcgm_page.txt"),
+        Names("all", "4.9", RENAMED, "dcgm_page_new.txt"),
+        Names("all", "both", RENAMED, "dcgm_page_new.txt"),
+        Names("legacy", "4.8", LEGACY, "dcgm_legacy.txt"),
+        Names("legacy", "4.9", LEGACY, "dcgm_legacy.txt"),
+    ],
+    ids=["names up to 4.8", "names from 4.9 on", "these among both", "version 1", "version 1 with 4.9"],
 )
-FILES = {"DCGM_": "dcgm_page.txt", "dcgm_": "dcgm_legacy.txt"}
-TABLES = {"DCGM_": DCGM, "dcgm_": LEGACY}
 
 
 @PAGES
-def test_the_page_is_the_one_written_by_hand(names, prefix) -> None:
-    expected = [(line.name, line.labels, line.value) for line in _written(FILES[prefix])]
+def test_the_page_is_the_one_in_its_file(names: Names) -> None:
+    expected = [(line.name, line.labels, line.value) for line in _written(names.file)]
 
-    assert sorted(_printed(_text(names), prefix)) == sorted(expected)
+    assert sorted(names.printed(_text(names.option, names.version))) == sorted(expected)
 
 
 @PAGES
-def test_types_and_units_are_those_written_by_hand(names, prefix) -> None:
+def test_types_and_units_are_those_in_its_file(names: Names) -> None:
     """For every family of the table: its type on the page, and the unit in its help text."""
-    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", _text(names), re.MULTILINE))
-    helps = {family.name: family.help for family in TABLES[prefix]}
-    lines = list(_written(FILES[prefix]))
+    text = _text(names.option, names.version)
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    helps = {family.name: family.help for family in names.families}
+    lines = list(_written(names.file))
 
     assert {line.name for line in lines} == helps.keys()
     for line in lines:
@@ -88,16 +109,16 @@ def test_types_and_units_are_those_written_by_hand(names, prefix) -> None:
 
 
 @PAGES
-def test_both_formats_have_the_same_samples(names, prefix) -> None:
-    page = _named(names, NODE, Format.OPENMETRICS)
+def test_both_formats_have_the_same_samples(names: Names) -> None:
+    page = _named(names.option, NODE, Format.OPENMETRICS, names.version)
 
-    assert _printed(page, prefix) == _printed(_text(names), prefix)
+    assert names.printed(page) == names.printed(_text(names.option, names.version))
     assert list(text_string_to_metric_families(page))
 
 
 def test_fields_and_types_are_those_of_dcgm_exporter() -> None:
     """Each field of dcgm-exporter's counter lists is printed with its type, except those with a reason."""
-    types = {family.name: family.type for family in DCGM}
+    types = {family.name: family.type for family in DCGM["4.8"]}
     fields = [line.split(maxsplit=3) for line in (HERE / "dcgm_fields.txt").read_text().splitlines()]
     listed = [[*field, ""][:4] for field in fields if field and field[0] != "#"]
 

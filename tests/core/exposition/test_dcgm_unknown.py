@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.exposition import Exposition, Format
 from exporter.metrics import Family
-from exporter.metrics.dcgm import DCGM, LEGACY, entities, legacy_entities
+from exporter.metrics.dcgm import DCGM, LEGACY, levels
 from exporter.metrics.selection import Selection
 from exporter.model import (
     Bar1,
@@ -47,7 +47,9 @@ HOLLOW = {
 }
 
 
-EVERY_NAME = Selection(metric_set="full", dcgm_names="legacy", allow=(re.compile("DCGM_.*"),))
+EVERY_NAME = Selection(
+    metric_set="full", dcgm_names="legacy", dcgm_version="both", allow=(re.compile("DCGM_.*"),)
+)
 
 
 def _samples(snapshot: Snapshot) -> dict[str, str]:
@@ -76,8 +78,9 @@ def test_a_mig_device_without_known_values_has_no_series() -> None:
 
 
 def test_no_family_has_a_value_for_a_gpu_without_a_reading() -> None:
-    for family in (*DCGM, *LEGACY):
-        [entity] = {"dcgm": entities("Hostname"), "dcgm_legacy": legacy_entities}[family.level](_one(None))
+    entities = levels("both", "Hostname")
+    for family in (*DCGM["both"], *LEGACY):
+        [entity] = entities[family.level](_one(None))
         value = family.value(entity.row) if isinstance(family, Family) else list(family.samples(entity.row))
         assert value in (None, []) or family.name == "dcgm_gpu_info", family.name
 

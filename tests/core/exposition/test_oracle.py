@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,26 +18,28 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from exporter.exposition import Exposition, Format
+from exporter.exposition import EVERYTHING, Exposition, Format
 from exporter.metrics import ENTITIES, FAMILIES, Family, dcgm
-from exporter.metrics.dcgm import DCGM
+from exporter.metrics.dcgm import DCGM, DcgmVersion
 from exporter.model import ContainerRef
 
 FORMATS = [Format.TEXT, Format.OPENMETRICS]
+VERSIONS = pytest.mark.parametrize("version", get_args(DcgmVersion))
 EXAMPLES = settings(max_examples=60)
 
 
 class TableCollector:
     """The families of the tables as prometheus_client collects them."""
 
-    def __init__(self, snapshot, openmetrics: bool) -> None:
+    def __init__(self, snapshot, openmetrics: bool, version: DcgmVersion) -> None:
         self._snapshot = snapshot
         self._openmetrics = openmetrics
-        self._entities = {**ENTITIES, "dcgm": dcgm.entities("Hostname")}
+        self._entities = {**ENTITIES, **dcgm.levels(version, "Hostname")}
+        self._families = (*FAMILIES, *DCGM[version])
 
     def collect(self):
         """Yield every family that has a sample."""
-        for family in (*FAMILIES, *DCGM):
+        for family in self._families:
             metric = self._metric(family)
             for labels, value in self._samples(family):
                 metric.add_sample(family.name, labels, value)
@@ -63,36 +66,45 @@ class TableCollector:
                     yield own | extra, value
 
 
-def _by_client(snapshot, fmt: Format) -> bytes:
+def _by_client(snapshot, fmt: Format, version: DcgmVersion) -> bytes:
     registry = CollectorRegistry()
-    registry.register(TableCollector(snapshot, fmt.openmetrics))
+    registry.register(TableCollector(snapshot, fmt.openmetrics, version))
     return generate_openmetrics(registry) if fmt.openmetrics else generate_latest(registry)
+
+
+def _page(snapshot, fmt: Format, version: DcgmVersion) -> bytes:
+    return Exposition(replace(EVERYTHING, dcgm_version=version)).page(snapshot).body(fmt)
 
 
 def _ours(page: dict) -> dict:
     return {key: value for key, value in page.items() if not key[0].startswith(("process_", "python_"))}
 
 
+@VERSIONS
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_same_samples_as_the_client_library(full, parse, fmt) -> None:
-    expected = parse(_by_client(full, fmt), fmt)
+def test_same_samples_as_the_client_library(full, parse, fmt, version) -> None:
+    """No series is twice on the page: ``parse`` refuses that."""
+    expected = parse(_by_client(full, fmt, version), fmt)
 
-    page = _ours(parse(Exposition().page(full).body(fmt), fmt))
+    page = _ours(parse(_page(full, fmt, version), fmt))
 
     own = {key for key in page if key[0] in {"gpuslice_build_info", "gpuslice_render_duration_seconds"}}
     assert expected == {key: value for key, value in page.items() if key not in own}
     assert len(own) == 2
 
 
+@VERSIONS
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_types_and_help_texts_are_those_of_the_client_library(full, fmt) -> None:
+def test_types_and_help_texts_are_those_of_the_client_library(full, fmt, version) -> None:
     """HELP and TYPE lines agree with prometheus_client's, but for counters under DCGM's names."""
-    expected = _headers(_by_client(full, fmt))
+    expected = _headers(_by_client(full, fmt, version))
 
-    ours = _headers(Exposition().page(full).body(fmt))
+    ours = _headers(_page(full, fmt, version))
 
     differing = {line for line in expected if line not in ours}
     assert all(line.startswith("# TYPE DCGM_") and not fmt.openmetrics for line in differing)
+    # One HELP and one TYPE line of each family.
+    assert len({tuple(line.split()[1:3]) for line in ours}) == len(ours)
 
 
 def _headers(page: bytes) -> list[str]:

@@ -109,7 +109,7 @@ def test_a_failed_rendering_is_tried_again(full) -> None:
 def cached_labels(exposition: Exposition) -> int:
     """Return the number of label strings that are kept from page to page."""
     cache = exposition._labels
-    extras = (getattr(lines, "extras", {}) for _, lines in exposition._lines)
+    extras = (getattr(lines, "extras", {}) for _, _, lines in exposition._lines)
     return len(cache._previous | cache._current) + sum(map(len, extras))
 
 

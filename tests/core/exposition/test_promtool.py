@@ -39,7 +39,9 @@ def test_promtool_has_no_advice_on_the_native_page(request, example) -> None:
     assert _advice(SelfMetrics().body(openmetrics=False)) == []
 
 
-def test_promtool_has_advice_on_names_of_dcgm_only() -> None:
-    page = Exposition(Selection(metric_set="full", dcgm_names="legacy")).page(NODE).body(Format.TEXT)
+@pytest.mark.parametrize("dcgm_names", ["all", "legacy"])
+def test_promtool_has_advice_on_names_of_dcgm_only(dcgm_names) -> None:
+    selection = Selection(metric_set="full", dcgm_names=dcgm_names, dcgm_version="both")
+    page = Exposition(selection).page(NODE).body(Format.TEXT)
 
     assert [line for line in _advice(page) if not ABOUT_NAMES_OF_DCGM.match(line)] == []

@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from exporter.exposition import Exposition, Format
 from exporter.metrics import FAMILIES
-from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY
+from exporter.metrics.dcgm import DCGM, DEFAULT, LEGACY, DcgmNames, DcgmVersion
 from exporter.metrics.selection import SETS, Selection, has
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +49,12 @@ def test_queries_of_the_cluster_read_series_of_core_only() -> None:
     assert set().union(*(beyond(text, "core") for text in texts)) <= OPTIONAL
 
 
+def test_no_rule_dashboard_or_query_of_the_cluster_reads_a_name_of_dcgm() -> None:
+    """They are the same with every ``--dcgm-names`` and ``--dcgm-version``."""
+    paths = [*(ROOT / path for path in READERS), *HOUSE.rglob("*.py")]
+    assert [path for path in paths if re.search(r"\bDCGM_(FI|EXP)_", path.read_text())] == []
+
+
 def test_each_set_contains_the_smaller_ones() -> None:
     core, standard, full = (names(Selection(metric_set=metric_set)) for metric_set in SETS)
     assert set(core) < set(standard) < set(full)
@@ -69,14 +76,31 @@ def test_core_has_only_the_clocks_that_alerts_read(full, parse) -> None:
     assert clocks["standard"] == clocks["full"]
 
 
-@pytest.mark.parametrize(
-    ("dcgm_names", "expected"),
-    [("default", DEFAULT), ("all", DCGM), ("only", DEFAULT), ("off", ()), ("legacy", (*DEFAULT, *LEGACY))],
-)
-def test_the_default_names_of_dcgm_are_the_25_of_dcgm_exporter(dcgm_names, expected) -> None:
-    chosen = [name for name in names(Selection(dcgm_names=dcgm_names)) if name.lower().startswith("dcgm_")]
+@pytest.mark.parametrize(("version", "count"), [("4.8", 25), ("4.9", 26), ("both", 48)])
+@pytest.mark.parametrize("dcgm_names", get_args(DcgmNames))
+def test_names_of_dcgm_are_those_of_its_version(dcgm_names, version, count) -> None:
+    """By default the 25 of dcgm-exporter 4.8, or the 26 of 4.9."""
+    default = DEFAULT[version]
+    expected = {
+        "default": default,
+        "all": DCGM[version],
+        "only": default,
+        "off": (),
+        "legacy": (*default, *LEGACY),
+    }[dcgm_names]
+    selection = Selection(dcgm_names=dcgm_names, dcgm_version=version)
+    chosen = [name for name in names(selection) if name.lower().startswith("dcgm_")]
     assert chosen == [family.name for family in expected]
-    assert len(DEFAULT) == 25
+    assert len(default) == count
+
+
+@pytest.mark.parametrize("dcgm_names", get_args(DcgmNames))
+def test_a_version_needs_the_readings_of_the_others(dcgm_names) -> None:
+    """What is not read for the names of one version is not needed for those of another."""
+    versions = get_args(DcgmVersion)
+    unneeded = {Selection(dcgm_names=dcgm_names, dcgm_version=version).unneeded() for version in versions}
+    assert len(unneeded) == 1
+    assert unneeded != {frozenset()}
 
 
 def test_only_names_of_dcgm_means_no_other_series_of_devices() -> None:
@@ -110,3 +134,17 @@ def test_a_pattern_without_a_match_is_named_with_similar_names() -> None:
     (problem,) = selection.unmatched()
     assert problem.startswith("no series matches 'gpuslice_gpu_fan_ratios'; similar names: ")
     assert "gpuslice_gpu_fan_ratio," in problem
+
+
+@pytest.mark.parametrize(
+    ("version", "pattern"), [("4.8", "DCGM_FI_DEV_FB_USED_BYTES"), ("4.9", "DCGM_FI_DEV_FB_USED")]
+)
+def test_a_pattern_chooses_no_name_of_another_version(version, pattern) -> None:
+    """And it is reported."""
+    selection = Selection(dcgm_version=version, allow=(re.compile(pattern), re.compile("DCGM_FI_DEV_F.*")))
+    (problem,) = selection.unmatched()
+    assert pattern not in names(selection)
+    assert any(name.startswith("DCGM_FI_DEV_FAN_SPEED") for name in names(selection))
+    assert problem == (
+        f"no series matches '{pattern}' with --dcgm-version {version}; another version has such names"
+    )

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.exposition import Exposition, Format, SelfMetrics
+from exporter.exposition import EVERYTHING, Exposition, Format, SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS, Family, LabelledFamily, field_name
 from exporter.metrics.dcgm import DCGM
 
-ALL = (*FAMILIES, *DCGM)
+ALL = (*FAMILIES, *DCGM["both"])
+BOTH = replace(EVERYTHING, dcgm_version="both")
 OBSERVED = {
     "gpuslice_node_info",
     "gpuslice_process_attribution_available",
@@ -38,7 +39,7 @@ COUNTS = re.compile(
 
 
 def _text(snapshot) -> str:
-    return Exposition().page(snapshot).body(Format.TEXT).decode()
+    return Exposition(BOTH).page(snapshot).body(Format.TEXT).decode()
 
 
 def _with_samples(text: str) -> set[str]:
@@ -72,7 +73,7 @@ def test_a_lost_gpu_has_only_its_identity_its_state_and_its_allocated_slices(ful
         family.name
         for family in ALL
         if family.group != "events" and not family.name.startswith(CLOCK_EVENTS)
-        if family.level == "dcgm"
+        if family.level.startswith("dcgm")
         or (family.level == "gpu" and family.name not in OF_A_LOST_GPU and family.group != "sharing")
     }
     down = tuple(replace(gpu, reading=replace(gpu.reading, up=False)) for gpu in full.gpus)

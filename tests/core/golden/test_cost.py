@@ -5,6 +5,7 @@ import contextlib
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -12,6 +13,7 @@ from benchmarks.nodes import NODES as MEASURED
 from benchmarks.nodes import load
 from exporter.exposition import Exposition, Format
 from exporter.metrics import FAMILIES
+from exporter.metrics.dcgm import DcgmVersion
 from exporter.metrics.selection import SETS, Selection
 from exporter.model import NodeRow, Snapshot
 from tests.core.golden.story import NODES, golden, scenes, story, times
@@ -72,6 +74,13 @@ def most(samples: list[str]) -> dict[str, int]:
     return {level: max((n for (of, _), n in counts.items() if of == level), default=0) for level in LIMITS}
 
 
+def most_of_dcgm(samples: list[str], *, instances: bool) -> int:
+    """Return the most series that a GPU has under DCGM's names, or a GPU instance of MIG."""
+    labels = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in samples if line.startswith("DCGM_")]
+    counts = Counter((each["UUID"], each.get("GPU_I_ID")) for each in labels)
+    return max(count for (_, instance), count in counts.items() if (instance is not None) == instances)
+
+
 def exceeded(samples: list[str]) -> dict[str, int]:
     """Return the most series of the levels that have more than their limit."""
     return {level: count for level, count in most(samples).items() if count > LIMITS[level]}
@@ -123,6 +132,22 @@ def test_the_table_of_entities_has_the_most_series_of_the_golden_pages(
     ]
     table = "| entity | most | limit |\n| --- | --: | --: |\n" + "".join(rows)
     mark = re.compile(r"(<!-- entities -->\n).*(<!-- /entities -->)", re.DOTALL)
+    compare(mark.sub(rf"\g<1>{table}\g<2>", PAGE.read_text()), request)
+
+
+def test_the_table_of_versions_of_dcgm_has_the_series_of_an_h100(request: pytest.FixtureRequest) -> None:
+    whole, cut = (asyncio.run(first(name)) for name in ("exclusive", "mig"))
+    rows = []
+    for version in get_args(DcgmVersion):
+        counts = [
+            most_of_dcgm(page(snapshot, dcgm_names=names, dcgm_version=version), instances=snapshot is cut)
+            for snapshot in (whole, cut)
+            for names in ("default", "all")
+        ]
+        rows.append(f"| {version} | {' | '.join(map(str, counts))} |\n")
+    head = "| version | GPU, default | GPU, all | MIG device, default | MIG device, all |\n"
+    table = f"{head}| --- | --: | --: | --: | --: |\n{''.join(rows)}"
+    mark = re.compile(r"(<!-- dcgm -->\n).*(<!-- /dcgm -->)", re.DOTALL)
     compare(mark.sub(rf"\g<1>{table}\g<2>", PAGE.read_text()), request)
 
 

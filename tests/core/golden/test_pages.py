@@ -2,24 +2,29 @@
 
 HELP and TYPE are compared once, in ``families.prom``: a reworded text is one changed line. The page is the
 default page, less the names of DCGM; on the nodes of ``WITH_ALL``, which have nearly all series, the page of
-all series is compared too. Numbers of NVML calls are in ``call_budgets.toml`` instead.
+all series is compared too. The default names of DCGM are compared on the nodes of ``OF_VERSIONS``, for each
+``--dcgm-version``. Numbers of NVML calls are in ``call_budgets.toml`` instead.
 ``pytest tests/core/golden --update`` writes all of these files.
 """
 
 import math
 from difflib import unified_diff
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from exporter.demo.scenario import catalog
-from exporter.exposition import SelfMetrics
+from exporter.exposition import Exposition, Format, SelfMetrics
 from exporter.exposition.lines import text_header
 from exporter.metrics import FAMILIES
-from exporter.metrics.dcgm import DCGM
+from exporter.metrics.dcgm import DCGM, DcgmVersion
+from exporter.metrics.selection import Selection
 from tests.core.golden.page import headers, reviewed
 from tests.core.golden.story import HERE, NODES, golden, scenario, story, times
 
+# GPUs with profiling metrics and NVLink, and GPU instances of MIG.
+OF_VERSIONS = ("confidential", "compute-instances")
 WITH_ALL = ("confidential", "dra", "dra-only", "gb200-nvl72", "h100-exclusive", "sick-gpus")
 
 
@@ -33,7 +38,7 @@ def _compare(path: Path, lines: list[str], request: pytest.FixtureRequest) -> No
 
 def _families() -> list[str]:
     """Return the lines of ``families.prom``."""
-    of_families = b"".join(map(text_header, (*FAMILIES, *DCGM))).decode().splitlines()
+    of_families = b"".join(map(text_header, (*FAMILIES, *DCGM["both"]))).decode().splitlines()
     of_process = SelfMetrics().body(openmetrics=False).decode().splitlines()
     return [*of_families, *(line for line in of_process if line.startswith("# "))]
 
@@ -53,6 +58,18 @@ def test_all_series_are_those_that_were_reviewed(name: str, request: pytest.Fixt
     """The same with ``--metric-set full`` and ``--dcgm-names all``, at the first moment."""
     scene = story(name).scenes[0]
     _compare(HERE / name / "full.prom", reviewed(scene.text, dcgm=True), request)
+
+
+@pytest.mark.parametrize("version", get_args(DcgmVersion))
+@pytest.mark.parametrize("name", OF_VERSIONS)
+def test_names_of_each_version_of_dcgm_are_those_that_were_reviewed(
+    name: str, version: DcgmVersion, request: pytest.FixtureRequest
+) -> None:
+    snapshot = story(name).scenes[0].snapshot
+    assert snapshot is not None
+    page = Exposition(Selection(dcgm_version=version)).page(snapshot).body(Format.TEXT).decode()
+    lines = [line for line in reviewed(page, dcgm=True) if line.startswith("DCGM_")]
+    _compare(HERE / name / f"dcgm-{version}.prom", lines, request)
 
 
 def test_help_and_type_are_those_that_were_reviewed(request: pytest.FixtureRequest) -> None:

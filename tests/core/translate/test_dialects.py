@@ -11,7 +11,7 @@ from exporter.metrics.dcgm.dialects import DEFAULTS, LABELS, RENAMED
 from exporter.metrics.dcgm.own_names import NO_EQUAL, OWN
 from tests.tools import ROOT
 
-OURS = {family.name for family in DCGM}
+OURS = {family.name for family in DCGM["4.8"]}
 BY_OLD_NAME = {field.old: field for field in RENAMED}
 MIGRATION = re.compile(
     r"^\| `(DCGM_\w+)` \| (?:yes)? ?\| `(gpuslice_\w+)(?:\{(.*?)\})?`(?:, `[^`]+`)? \| (.*) \|$", re.MULTILINE
@@ -28,7 +28,7 @@ FACTORS = {
 
 def test_the_release_renames_23_of_its_fields_and_the_units_of_eleven() -> None:
     """The 22 series of the default counters that have new names, and the label of the driver's version."""
-    defaults = {family.name for family in DEFAULT}
+    defaults = {family.name for family in DEFAULT["4.8"]}
     renamed = [field for field in RENAMED if field.since == DEFAULTS and field.old in defaults]
 
     assert len(renamed) + sum(label.since == DEFAULTS for label in LABELS) == 23
@@ -89,7 +89,7 @@ def test_our_series_are_those_of_the_migration_page() -> None:
 
 def test_a_field_has_an_equal_series_or_a_reason() -> None:
     assert not OWN.keys() & NO_EQUAL.keys()
-    assert {family.name for family in DEFAULT} <= OWN.keys() | NO_EQUAL.keys()
+    assert {family.name for family in DEFAULT["4.8"]} <= OWN.keys() | NO_EQUAL.keys()
 
 
 def test_the_page_has_the_table() -> None:

@@ -1,22 +1,18 @@
 """A real Prometheus answers the same before the translation on old names and after it on new ones."""
 
-import json
-import math
 import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.client import HTTPException
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 import pytest
 
 from benchmarks.prometheus import Prometheus, stored
-from exporter.metrics.dcgm.dialects import LABELS
 from exporter.translate.edits import changed
 from exporter.translate.expression import translate_expression
 from exporter.translate.names import TARGETS, UntranslatableError
+from tests.core.translate.answers import NEW_LABELS, RefusedError, answer, close
 from tests.core.translate.dialect_pages import LENGTH, Dialect, page
 from tests.core.translate.forms import OWN, TRANSLATED, UNCHANGED
 from tests.tools import tool
@@ -25,16 +21,10 @@ pytestmark = pytest.mark.slow
 
 # Within the retention of Prometheus.
 END = int(time.time()) // 600 * 600 - 2 * LENGTH
-NEW_LABELS = {label.old: label.new for label in LABELS}
 OWN_LABELS = {"Hostname": "node", "UUID": "uuid"}
 # Results with all digits, except for the order of additions.
 EXACT = 1e-9
-Answer = dict[tuple[tuple[str, str], ...], float]
 Servers = dict[tuple[Dialect, bool], Prometheus]
-
-
-class _RefusedError(Exception):
-    """Prometheus has no answer to an expression."""
 
 
 class _Rounded(NamedTuple):
@@ -58,32 +48,6 @@ def servers() -> Iterator[Servers]:
         }
 
 
-def _answer(server: Prometheus, expression: str, labels: dict[str, str] | None = None) -> Answer:
-    """Return the values by labels under their new names, without the name of the series."""
-    query = urlencode({"query": expression, "time": END})
-    try:
-        data = json.loads(server.process.get(f"api/v1/query?{query}")[1])["data"]
-    except HTTPException as error:
-        raise _RefusedError(expression) from error
-    if data["resultType"] == "scalar":
-        return {(): float(data["result"][1])}
-    new = labels or {}
-    return {
-        tuple(
-            sorted((new.get(name, name), text) for name, text in one["metric"].items() if name != "__name__")
-        ): (float(one["value"][1]))
-        for one in data["result"]
-    }
-
-
-def _close(before: Answer, after: Answer, slack: float) -> bool:
-    return before.keys() == after.keys() and all(
-        math.isclose(value, after[key], rel_tol=slack, abs_tol=1e-12)
-        or (math.isnan(value) and math.isnan(after[key]))
-        for key, value in before.items()
-    )
-
-
 def _new(text: str, target: str = "dcgm-4.9") -> str:
     return changed(text, translate_expression(text, TARGETS[target]).edits)
 
@@ -92,9 +56,9 @@ def test_every_form_has_the_same_result(servers: Servers) -> None:
     """With values that are whole in the old units, to nine digits."""
     empty = []
     for text in (*TRANSLATED, *(each for each in UNCHANGED if "RATIO" not in each)):
-        before = _answer(servers["old", True], text, NEW_LABELS)
-        after = _answer(servers["new", True], _new(text))
-        assert _close(before, after, EXACT), text
+        before = answer(servers["old", True], text, END, NEW_LABELS)
+        after = answer(servers["new", True], _new(text), END)
+        assert close(before, after, EXACT), text
         empty += [] if before else [text]
 
     # Alerts that do not fire.
@@ -121,14 +85,14 @@ ROUNDED = (
 @pytest.mark.parametrize("form", ROUNDED)
 def test_what_the_old_units_rounded_away_changes_nothing_else(servers: Servers, form: _Rounded) -> None:
     """A GPU whose memory was 0 MiB in use has some KiB in use now: it is as idle as before."""
-    before = _answer(servers["old", False], form.text, NEW_LABELS)
-    after = _answer(servers["new", False], _new(form.text))
+    before = answer(servers["old", False], form.text, END, NEW_LABELS)
+    after = answer(servers["new", False], _new(form.text), END)
     if form.slack == EXACT:
         # The values differ by the rest that was rounded away, the series do not.
         assert before.keys() == after.keys()
     else:
         assert before
-        assert _close(before, after, form.slack)
+        assert close(before, after, form.slack)
 
 
 def test_our_own_series_have_the_same_result(servers: Servers) -> None:
@@ -136,8 +100,8 @@ def test_our_own_series_have_the_same_result(servers: Servers) -> None:
     for text, new in OWN.items():
         if "RATIO" in text or "BYTES" in text:
             continue
-        before = _answer(servers["old", True], text, OWN_LABELS)
-        after = _answer(servers["gpuslice", True], new)
+        before = answer(servers["old", True], text, END, OWN_LABELS)
+        after = answer(servers["gpuslice", True], new, END)
         values = [sorted(answer.values()) for answer in (before, after)]
         assert before, text
         assert values[0] == pytest.approx(values[1], rel=EXACT), text
@@ -188,11 +152,11 @@ def test_expressions_of_any_parts_have_the_same_result(servers: Servers) -> None
         text = _made(source, source.randrange(1, 5))
         try:
             new = _new(text)
-            before = _answer(servers["old", True], text, NEW_LABELS)
-        except (UntranslatableError, _RefusedError):
+            before = answer(servers["old", True], text, END, NEW_LABELS)
+        except (UntranslatableError, RefusedError):
             continue
-        after = _answer(servers["new", True], new)
-        assert _close(before, after, 1e-7), f"{text}\n{new}"
+        after = answer(servers["new", True], new, END)
+        assert close(before, after, 1e-7), f"{text}\n{new}"
         compared += 1
         filled += bool(before)
 

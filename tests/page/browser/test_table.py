@@ -1,4 +1,7 @@
-"""The table of holders in a browser: with script in place, without script by form and links."""
+"""The table of holders in a browser: with script in place, without script by form and links.
+
+Its columns are tested in ``tests/page/web/test_holders_table.py``.
+"""
 
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from exporter.config import ListenAddress
 from exporter.demo.scenario import catalog
 from exporter.fleet.cluster_advice import ClusterAdvice
-from exporter.fleet.model import ORDERS
+from exporter.fleet.model import ORDERS, Fleet
 from exporter.fleet.pages import openapi as hub
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
@@ -53,7 +53,8 @@ QUERY = dict.fromkeys(("q", "namespace", "gpu", "state", "sort"), WORDS) | {
 }
 FOLLOWING = {"since": {"type": "string", "minLength": 1, "maxLength": LONGEST_TAG}}
 FIGURES = {"range": {"type": "string", "pattern": f"^{SPAN_PATTERN}$"}, "format": {"enum": ["json"]}}
-SORTED = {name: {"enum": list(keys)} for name, keys in ORDERS.items()}
+NAMESPACES = hub.OPERATIONS["/"].parameters["namespace"].schema
+SORTED = {name: {"enum": list(keys)} for name, keys in ORDERS.items()} | {"namespace": NAMESPACES}
 HOLDER = "holder/{namespace}/{pod}/{container}"
 PAGES = {
     "node": {
@@ -105,7 +106,7 @@ async def client() -> AsyncIterator[ClientSession]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def urls() -> AsyncIterator[Urls]:
-    """Serve a polled node, and a hub whose first read has failed."""
+    """Serve a polled node, and a hub with an empty cluster of which not all is known."""
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(serving(SCENARIO))
         await served.poll(0)
@@ -189,7 +190,8 @@ async def test_empty_fields_of_forms_are_accepted(urls: Urls, client: ClientSess
 
 
 def _hub() -> web.Application:
-    look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
+    fleet = Fleet(at=1.0, window=3600.0, all_namespaces=False)
+    look = FleetRead(reads=1, fleet=fleet, read_at=1.0, error="away", failing_since=1.0, advice=ADVICE)
     pages = FleetPages(lambda: look, NodeUrl())
     return make_hub_app(pages, Ticker())
 

@@ -12,7 +12,7 @@ from tests.product.dashboards.expressions import bare_counters, expanded, parts
 from tests.product.dashboards.grafana import Window, panels
 from tests.tools import tool
 
-COUNTERS = frozenset(family.name for family in (*FAMILIES, *DCGM) if family.type == "counter")
+COUNTERS = frozenset(family.name for family in (*FAMILIES, *DCGM["both"]) if family.type == "counter")
 # Counters that are shown as totals, and why.
 SHOWN_AS_TOTALS = {
     "gpuslice_gpu_ecc_errors_total": "since the driver was loaded, or ever: a board is judged by that",

@@ -77,6 +77,21 @@ def monitors(draw: DrawFn) -> Schema:
     return _merged(base, {name: _without(of, ("endpoint", "spec", "enabled")) for name, of in made.items()})
 
 
+@strategies.composite
+def routes(draw: DrawFn) -> Schema:
+    """Return values of the routes to a hub that runs, with its prefix, its scheme and its Service."""
+    of_hub = SCHEMA["properties"]["hub"]["properties"]
+    made: Schema = {name: draw(_mapping(of_hub[name])) for name in ("ingress", "httpRoute")}
+    made["config"] = draw(strategies.sampled_from(({}, {"route-prefix": "/gpus"}, {"route-prefix": "/a/"})))
+    made["webConfig"] = draw(strategies.sampled_from(({}, {"existingSecret": "hub", "scheme": "https"})))
+    paths = strategies.sampled_from(("/", "/gpus", "/gpus/", "/a/../b", "/a//b", "/a b", "/x(.*)"))
+    host, parent = strategies.just(["gpus.example.com"]), strategies.just([{"name": "gateway"}])
+    for name, field, usual in (("ingress", "hosts", host), ("httpRoute", "parentRefs", parent)):
+        made[name] |= {"enabled": draw(strategies.booleans())}
+        made[name] |= draw(strategies.fixed_dictionaries({}, optional={field: usual, "path": paths}))
+    return {"hub": {"enabled": True, "prometheusUrl": "http://p", **made}}
+
+
 def _without(mapping: Schema, names: tuple[str, ...]) -> Schema:
     return {name: value for name, value in mapping.items() if name not in names}
 

@@ -46,7 +46,22 @@ EVERYTHING = {
     "hub": {
         "enabled": True,
         "prometheusUrl": "http://prometheus:9090",
+        "prometheusHeaderSecret": "headers",
+        "config": {"route-prefix": "/gpus"},
         "webConfig": {"existingSecret": "hub", "scheme": "https"},
+        "ingress": {
+            "enabled": True,
+            "hosts": ["gpus.example.com"],
+            "path": "/gpus",
+            "annotations": {"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"},
+            "tls": [{"secretName": "gpus", "hosts": ["gpus.example.com"]}],
+        },
+        "httpRoute": {
+            "enabled": True,
+            "parentRefs": [{"name": "gateway"}],
+            "path": "/gpus",
+            "backendTLS": {"hostname": "hub.example.com", "caConfigMap": "authority"},
+        },
     },
 }
 

@@ -72,6 +72,10 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         return mapping
 
 
+# A lone "=" is text to Kubernetes, and a type of its own to this reader.
+Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
+
+
 def objects_in(text: str) -> list[Manifest]:
     """Return the objects in a file or in the output of a program."""
     return [document for document in yaml.load_all(text, Loader) if document]

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
+from tests.product.deploy.gateway_api import BACKEND_TLS_POLICY, GROUP, HTTP_ROUTE, broken_rules
 from tests.product.deploy.openshift import SECURITY_CONTEXT_CONSTRAINTS
 from tests.product.deploy.rendering import Manifest
 from tests.tools import TOOLS, lacks, tool
@@ -30,7 +31,11 @@ OF_OPERATORS = {
 }
 _READER = Path(__file__).with_name("operator_schemas.mjs")
 # Kinds that are neither in Kubernetes nor in a package of npm, by the definition of their project.
-_OTHERS = {("security.openshift.io/v1", "SecurityContextConstraints"): SECURITY_CONTEXT_CONSTRAINTS}
+_OTHERS = {
+    ("security.openshift.io/v1", "SecurityContextConstraints"): SECURITY_CONTEXT_CONSTRAINTS,
+    (f"{GROUP}/v1", "HTTPRoute"): HTTP_ROUTE,
+    (f"{GROUP}/v1", "BackendTLSPolicy"): BACKEND_TLS_POLICY,
+}
 
 
 class InvalidError(Exception):
@@ -40,8 +45,8 @@ class InvalidError(Exception):
 def validate(objects: Iterable[Manifest], version: str = NEWEST) -> None:
     """Raise InvalidError for objects that are not strictly valid in a version of Kubernetes.
 
-    Kinds of the Prometheus Operator, KEDA and OpenShift have one version here. A test that validates objects
-    of the operators is marked ``tools``: it needs node and schemas of npm.
+    Kinds of the Prometheus Operator, KEDA, OpenShift and the Gateway API have one version here. A test that
+    validates objects of the operators is marked ``tools``: it needs node and schemas of npm.
     """
     texts: dict[str, list[str]] = {}
     for each in objects:
@@ -68,6 +73,9 @@ def _check(text: str, version: str) -> None:
     except jsonschema.ValidationError as error:
         message = f"{name}: {error.json_path}: {error.message}"
         raise InvalidError(message) from error
+    if kind == "HTTPRoute" and (broken := list(broken_rules(each))):
+        message = f"{name}: {'; '.join(broken)}"
+        raise InvalidError(message)
 
 
 @cache

@@ -267,6 +267,17 @@ def chart_with_notes(tmp_path_factory) -> Path:
             ["EXTRAS=kubernetes", "oc annotate"],
         ),
         ({"hub": {"enabled": True, "prometheusUrl": "http://p"}}, ["svc/gpuslice-exporter-hub 9836"]),
+        (
+            {
+                "hub": {
+                    "enabled": True,
+                    "prometheusUrl": "http://p",
+                    "config": {"route-prefix": "/gpus"},
+                    "ingress": {"enabled": True, "hosts": ["a.example"], "path": "/gpus", "tls": [{}]},
+                }
+            },
+            ["https://a.example/gpus/"],
+        ),
     ],
 )
 def test_the_notes_name_what_was_installed(values, words, chart_with_notes) -> None:

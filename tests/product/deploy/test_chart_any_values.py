@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from tests.product.deploy.any_values import monitors, values
+from tests.product.deploy.any_values import monitors, routes, values
 from tests.product.deploy.charts import complaint, template
 from tests.product.deploy.render import CHART, Manifest, objects_in
 from tests.product.deploy.schemas import OF_OPERATORS, validate
@@ -35,6 +35,12 @@ def objects_of(some: dict[str, Any]) -> list[Manifest]:
 def test_any_values_make_valid_objects_or_a_message(some) -> None:
     groups = WITHOUT_SCHEMA | OF_OPERATORS.keys()
     validate(each for each in objects_of(some) if each["apiVersion"].partition("/")[0] not in groups)
+
+
+@settings(max_examples=EXAMPLES)
+@given(routes())
+def test_any_routes_to_the_hub_make_valid_objects_or_a_message(some) -> None:
+    validate(objects_of(some))
 
 
 @settings(max_examples=MONITOR_EXAMPLES)

@@ -56,6 +56,7 @@ def test_values_need_no_quotes() -> None:
     """Switches that YAML reads as booleans, numbers and lists are understood; null is no value."""
     config = {
         "dcgm-names": False,
+        "dcgm-version": 4.9,
         "pcie-throughput": True,
         "poll-interval": 2,
         "stale-after": 1e2,
@@ -66,7 +67,7 @@ def test_values_need_no_quotes() -> None:
     }
     settings = load_settings({"command": "serve"}, environment(container(chart(values={"config": config}))))
 
-    assert (settings.dcgm_names, settings.pcie_throughput) == ("off", True)
+    assert (settings.dcgm_names, settings.dcgm_version, settings.pcie_throughput) == ("off", "4.9", True)
     assert (settings.poll_interval, settings.stale_after, settings.history_retention) == (2, 100, 43200)
     assert settings.gpu_hour_price == 2.5
     assert [pattern.pattern for pattern in settings.pod_labels] == ["team", "tier-.*"]
@@ -194,6 +195,10 @@ def test_a_wrong_value_is_named(values, words) -> None:
         (
             {"networkPolicy": {"enabled": True}, "config": {"dcgm-exporter-url": "http://p"}},
             "networkPolicy.egress",
+        ),
+        (
+            {"config": {"dcgm-version": 4.9, "dcgm-hostname-label": "Hostname"}},
+            "leave config.dcgm-hostname-label out",
         ),
         ({"config": {"listen": "127.0.0.1:9836"}}, "Set a port alone"),
         ({"config": {"listen": ":99999"}}, "a number from 1 to 65535"),

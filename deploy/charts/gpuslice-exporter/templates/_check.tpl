@@ -49,6 +49,7 @@
 {{- include "gpuslice.checkConfig" . }}
 {{- include "gpuslice.checkDerived" . }}
 {{- include "gpuslice.checkWeb" . }}
+{{- include "gpuslice.checkRoutes" . }}
 {{- end }}
 
 {{- define "gpuslice.checkName" -}}
@@ -70,6 +71,9 @@
 {{- end }}
 {{- if and (hasKey $config "node-name") (not (include "gpuslice.references" (get $config "node-name") | fromJsonArray)) }}
 {{- fail "config.node-name would be the name of every node: leave it out, or use a variable, such as $(NODE_NAME).example.com." }}
+{{- end }}
+{{- if and (eq (get $config "dcgm-version" | toString) "4.9") (eq (get $config "dcgm-hostname-label" | toString) "Hostname") }}
+{{- fail "config.dcgm-version is 4.9, whose names have the label hostname, and config.dcgm-hostname-label is Hostname: leave config.dcgm-hostname-label out." }}
 {{- end }}
 {{- if and .networkPolicy.enabled (not .networkPolicy.egress) }}
 {{- if .kubernetesApi.enabled }}
@@ -118,6 +122,9 @@
 {{- fail (printf "webConfig.content requires a password, but %s has none: each scrape would be refused. Name a Secret in %s.endpoint.basicAuth." . .) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if and .Values.hub.prometheusHeaderSecret (get (.Values.hub.config | default dict) "prometheus-header-file") }}
+{{- fail "hub.prometheusHeaderSecret and hub.config.prometheus-header-file are both set: use one of them." }}
 {{- end }}
 {{- with .Values.hub.webConfig }}
 {{- if and (or (eq .scheme "https") .clientCertificates) (not .existingSecret) }}

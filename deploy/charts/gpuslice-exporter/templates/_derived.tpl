@@ -9,7 +9,9 @@ GPUSLICE_KUBELET_ROOT: kubeletRoot
 GPUSLICE_KUBERNETES_API: kubernetesApi.enabled
 GPUSLICE_LISTEN: config.listen
 GPUSLICE_NODE_NAME: config.node-name
+GPUSLICE_PROMETHEUS_HEADER_FILE: hub.prometheusHeaderSecret
 GPUSLICE_PROMETHEUS_URL: hub.prometheusUrl
+GPUSLICE_ROUTE_PREFIX: config.route-prefix
 GPUSLICE_WEB_CONFIG: webConfig, or config.web-config with webConfig.scheme
 NODE_NAME: config.node-name
 NVIDIA_MIG_MONITOR_DEVICES: migMonitor.enabled
@@ -19,7 +21,9 @@ NVIDIA_MIG_MONITOR_DEVICES: migMonitor.enabled
 {{- define "gpuslice.hubDerived" -}}
 GPUSLICE_CONFIG: hub.config
 GPUSLICE_LISTEN: hub.config.listen
+GPUSLICE_PROMETHEUS_HEADER_FILE: hub.prometheusHeaderSecret, or hub.config.prometheus-header-file
 GPUSLICE_PROMETHEUS_URL: hub.prometheusUrl
+GPUSLICE_ROUTE_PREFIX: hub.config.route-prefix
 GPUSLICE_WEB_CONFIG: hub.webConfig.existingSecret
 {{- end }}
 

@@ -84,12 +84,14 @@ have dots in its name, which a Service may not.
 
 {{/*
 A value of `config` as the program reads it. YAML takes on and off for true and false; several values are separated
-by commas in the environment, so that none may contain one.
+by commas in the environment, so that none may contain one. Headers are separated by line breaks.
 Takes: option, value.
 */}}
 {{- define "gpuslice.optionText" -}}
 {{- if kindIs "bool" .value }}
 {{- .value | ternary "on" "off" }}
+{{- else if and (kindIs "slice" .value) (hasSuffix "config.prometheus-header" (.option | default "")) }}
+{{- join "\n" .value }}
 {{- else if kindIs "slice" .value }}
 {{- range .value }}
 {{- if contains "," . }}

@@ -58,5 +58,9 @@ checksum/web-config: {{ toYaml . | sha256sum }}
 - name: GPUSLICE_WEB_CONFIG
   value: /etc/gpuslice/web/web-config.yml
 {{- end }}
+{{- if .prometheusHeaderSecret }}
+- name: GPUSLICE_PROMETHEUS_HEADER_FILE
+  value: /etc/gpuslice/prometheus/headers
+{{- end }}
 {{- include "gpuslice.optionsEnv" (dict "path" "hub.config" "config" .config) }}
 {{- end }}

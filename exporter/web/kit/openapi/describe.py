@@ -24,6 +24,7 @@ _GUARDED = (401, 429)
 _MEANINGS = {
     400: "The request is invalid; the text has the reason.",
     401: "The web configuration requires a user name and password.",
+    404: "There is nothing of that name; the text has the reason.",
     413: "Requests with a body are not allowed.",
     417: "The Expect header is not supported.",
     429: "Too many requests, or passwords that wait to be checked.",
