@@ -174,6 +174,7 @@ class PlacedPod(NamedTuple):
     ending: bool = False  # it is being deleted, so that its resources are free soon
     avoids: tuple[AvoidedPods, ...] = ()
     readable: bool = True  # whether all its requests could be read
+    key: PodKey = PodKey("", "")  # its name, empty if several pods are taken together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
