@@ -230,7 +230,9 @@ class Settings:
         choice("auto", "on", "off"),
         "Watch this node and its pods in the Kubernetes API: annotations, which some sharing systems use, and"
         " labels, with which a MIG manager requests the release of the driver. `auto` does so in pods with a"
-        " token. Requires the `kubernetes` extra, and permission to list and watch pods and nodes.",
+        " token. Of `hub`: watch the pods and nodes of the whole cluster, and say why a pod waits; only with"
+        " `on` or --kubeconfig. Requires the `kubernetes` extra, and permission to list and watch pods and"
+        " nodes.",
         default="auto",
     )
     kubeconfig: Path | None = option(

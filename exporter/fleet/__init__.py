@@ -9,6 +9,8 @@ The commands begin in ``commands.py``. Queries stand beside what reads their ans
   ``namespaces.py`` (both with ``sums.py``) and ``sick_and_idle.py`` read what the recording rules recorded;
   ``gpus.py`` makes GPUs and holders of the nodes' own series.
 - ``cluster_advice.py``: the advice, by the windows that ``advice_windows.py`` reads (``advice_queries.py``).
+- ``cluster_view.py``: nodes, pods and claims as the scheduler sees them; ``cluster_source.py`` takes them
+  from the Kubernetes API, or from kube-state-metrics (``kube_state.py``).
 - ``narrowed.py``: all of these for some namespaces only.
 - ``json_data.py``, ``text.py``, ``csv_tables.py``: a cluster or nodes as JSON, text and CSV.
 - ``pages/``: the page and the routes of the hub.

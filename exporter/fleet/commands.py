@@ -3,11 +3,12 @@
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from exporter.config import Settings, SettingsError
 from exporter.fleet.cluster_advice import advice_text, cluster_advice_json
+from exporter.fleet.cluster_source import ClusterWatch, api_of_hub
 from exporter.fleet.csv_tables import holders_csv, missing_holders, nodes_csv
 from exporter.fleet.json_data import inspection_json
 from exporter.fleet.narrowed import inspection_of, read_advice_of
@@ -87,6 +88,7 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
         access = access_of(settings.web_config)
         prometheus = _prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
+        cluster = ClusterWatch(prometheus, api_of_hub(settings))
         ticker = Ticker()
         app = make_hub_app(
             FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price, tuple(namespaces)),
@@ -96,13 +98,19 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
         )
         server = Server(app, settings.listen, access=access)
         url = await server.start()
-        watching = asyncio.create_task(watch.run(ticker.tick))
+        watching = asyncio.create_task(_together(watch.run(ticker.tick), cluster.run()))
         announce(url)
         try:
             await run_until(shutdown, watching)
         finally:
             await server.stop()
             await prometheus.close()
+
+
+async def _together(*works: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for work in works:
+            group.create_task(work)
 
 
 async def inspect_cluster(

@@ -27,8 +27,8 @@ FIRST_SECONDS: Final = 5.0
 # Pause before another attempt to start a thread.
 THREAD_SECONDS: Final = 5.0
 MISSING: Final = (
-    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
-    " --kubernetes-api off"
+    "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], take the image"
+    " whose tag ends in -kubernetes, or set --kubernetes-api off"
 )
 
 
@@ -42,7 +42,7 @@ class WatchedPods(NamedTuple):
 def pods_of(node: str) -> ObjectQuery:
     return ObjectQuery(
         about=f"the pods of node {node}",
-        call="list_pod_for_all_namespaces",
+        paths=("/api/v1/pods",),
         selector=f"spec.nodeName={node}",
         right=PODS_RIGHT,
         cached=True,
@@ -131,7 +131,7 @@ def _health(status: Mapping[str, Any]) -> tuple[ResourceHealth, ...]:
 def object_of(node: str) -> ObjectQuery:
     return ObjectQuery(
         about=f"the labels, annotations and devices of node {node}",
-        call="list_node",
+        paths=("/api/v1/nodes",),
         selector=f"metadata.name={node}",
         right=NODE_RIGHT,
     )
@@ -204,20 +204,33 @@ class Cluster:
 
     async def _run(self, configure: Configure) -> None:
         """Watch until cancelled; if the client is not installed, log that and return."""
-        worker = Worker("kubernetes-import")
         try:
-            client = Client(await _run_soon(worker, library), configure)
-        except Exception as error:  # noqa: BLE001 - a broken library counts as missing
-            self._missing = MISSING % error
-            log.error("kubernetes API is not used: %s", self._missing)  # noqa: TRY400 - as above
+            client = await load_client(configure)
+        except NoClientError as error:
+            self._missing = str(error)
             return
-        finally:
-            worker.stop()
         await asyncio.gather(self._pods.run(client), self._node.run(client))
 
     def _pass_labels(self, nodes: Mapping[str, NodeObject] | None) -> None:
         node = _only(nodes)
         self._on_labels(node.labels if node is not None else {})
+
+
+class NoClientError(Exception):
+    """The client's library cannot be imported; the message has the remedy."""
+
+
+async def load_client(configure: Configure) -> Client:
+    """Return the client, imported in a thread; raises NoClientError, which is logged."""
+    worker = Worker("kubernetes-import")
+    try:
+        return Client(await _run_soon(worker, library), configure)
+    except Exception as error:  # noqa: BLE001 - a broken library counts as missing
+        missing = MISSING % error
+        log.error("kubernetes API is not used: %s", missing)  # noqa: TRY400 - as above
+        raise NoClientError(missing) from None
+    finally:
+        worker.stop()
 
 
 async def _run_soon(worker: Worker, job: Callable[[], T]) -> T:

@@ -1,33 +1,29 @@
-"""A collection of the Kubernetes API, selected for one node: list, and watch.
+"""A collection of the Kubernetes API: list, and watch.
 
 Format: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 
 import json
-import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
+from exporter.kubernetes.listing import LONGEST_FRAME, LONGEST_OBJECT, ListParser, NoListError
+
 _REFUSED = "the service account's token is refused; it is read again for the next attempt"
-# etcd stores at most 1.5 MiB for one object; as JSON it is somewhat larger.
-LONGEST_OBJECT: Final = 4 << 20
-# The text around the objects takes some hundred bytes.
-LONGEST_FRAME: Final = 1 << 16
-# Nesting of the objects: in the list, which is in the answer.
-_DEPTH: Final = 2
-_ITEMS: Final = re.compile(rb'"items"\s*:\s*\Z')
-_OUTSIDE: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 WATCH_SECONDS: Final = 240
 LIST_SECONDS: Final = 10.0
 # The text of an event around its object takes some bytes.
 LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
 # A pod may have annotations of 256 KiB.
 LONGEST_LIST: Final = 256 << 20
+# Pages of a list: a server that never ends one does not hold us for ever.
+MOST_PAGES: Final = 10_000
 _GRACE_SECONDS: Final = 10
+_PERHAPS_ABSENT: Final = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
+_OTHER_VERSIONS: Final = "it has them in versions only that are not read here: %s"
 
 
 class ApiError(Exception):
@@ -37,6 +33,7 @@ class ApiError(Exception):
         remedies = {int(HTTPStatus.UNAUTHORIZED): _REFUSED, int(HTTPStatus.FORBIDDEN): right}
         detail = f"the API server answers {status} when asked for {about}"
         super().__init__("; ".join(filter(None, (detail, message, remedies.get(status)))))
+        self.status = status
         self.forbidden = status == HTTPStatus.FORBIDDEN
 
 
@@ -44,86 +41,8 @@ class ExpiredError(Exception):
     """The server no longer has the changes since the requested version."""
 
 
-class NoListError(Exception):
-    """The server's answer is not a complete list of objects, or longer than that of any node can be."""
-
-
-class ListParser:
-    """Parses a list in pieces of any size; keeps one object and the text around the objects in memory.
-
-    Only brackets and strings are parsed here: any other error in an object affects that object alone.
-    """
-
-    def __init__(self) -> None:
-        self._frame = bytearray()
-        self._object = bytearray()
-        self._rest = b""
-        self._depth = 0
-        self._in_string = False
-        self._in_items = False
-
-    def feed(self, piece: bytes) -> Iterator[bytes | None]:
-        """Yield each object that ends in this piece, None for one that is too long.
-
-        Raises NoListError for a text around the objects that cannot be that of a list.
-        """
-        text, place, self._rest = self._rest + piece, 0, b""
-        while place < len(text):
-            match = (_INSIDE if self._in_string else _OUTSIDE).match(text, place)
-            end = match.end() if match is not None else place
-            self._take(text[place:end])
-            mark = text[end : end + 1]
-            place = end + 1
-            if mark == b'"':
-                self._take(mark)
-                self._in_string = not self._in_string
-            elif mark == b"\\":
-                # The escaped character comes with the next piece.
-                self._rest = mark
-            elif mark in (b"{", b"["):
-                self._open(mark)
-            elif mark:
-                yield from self._close(mark)
-
-    def version(self) -> str:
-        """Return the version of a complete list; raises NoListError if it is not one."""
-        try:
-            frame = json.loads(self._frame)
-        except (ValueError, RecursionError):
-            frame = None
-        if not isinstance(frame, dict) or not isinstance(frame.get("items") or [], list):
-            raise NoListError("the API server's answer is not a list of objects")
-        return _version(frame.get("metadata"))
-
-    def _open(self, mark: bytes) -> None:
-        begins = mark == b"[" and self._depth == 1 and _ITEMS.search(self._frame) is not None
-        self._depth += 1
-        self._take(mark)
-        self._in_items = self._in_items or begins
-
-    def _close(self, mark: bytes) -> Iterator[bytes | None]:
-        self._in_items = self._in_items and self._depth > _DEPTH
-        self._take(mark)
-        self._depth -= 1
-        if self._in_items and self._depth == _DEPTH:
-            yield bytes(self._object) if len(self._object) <= LONGEST_OBJECT else None
-            self._object.clear()
-
-    def _take(self, text: bytes) -> None:
-        """Keep a part of an object, or of the text around the objects; drop the text between them."""
-        if not self._in_items:
-            self._frame += text
-            if len(self._frame) > LONGEST_FRAME:
-                raise NoListError("the API server's answer is not a list of objects: it has too much else")
-        elif self._depth > _DEPTH and len(self._object) <= LONGEST_OBJECT:
-            self._object += text
-
-
-def _version(metadata: Any) -> str:
-    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    if not isinstance(version, str) or not version:
-        raise NoListError("the API server's list of objects has no version")
-    return version
+class NotServedError(Exception):
+    """The cluster does not have this kind of objects."""
 
 
 def mapping(parent: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
@@ -166,28 +85,59 @@ class ObjectQuery:
     """A request for objects of one kind."""
 
     about: str  # the objects, as in messages
-    call: str  # method of the client
-    selector: str  # field selector
+    paths: tuple[str, ...]  # of the API, the first that is served counts: one for each version
+    selector: str = ""  # field selector
     right: str  # remedy for a missing permission
     # Whether the first list may come from the API server's cache; the watch brings later changes.
     cached: bool = False
+    page: int = 0  # objects in one answer; 0: all
+    # Path of the API group of a kind that not all clusters have, which says so; "" for all other kinds.
+    group: str = ""
 
 
 class Collection:
-    """The objects of a query, through the client's ``api`` for core objects."""
+    """The objects of a query, through the client's connection."""
 
-    def __init__(self, api: Any, query: ObjectQuery) -> None:
-        self._api = api
+    def __init__(self, connection: Any, query: ObjectQuery) -> None:
+        self._connection = connection
         self._query = query
+        self._path = query.paths[0]
 
     async def list(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool) -> str:
         """Pass each object to ``take``, {} for an unreadable one, and return the collection's version.
 
-        ``fresh`` bypasses the server's cache. Raises NoListError, ApiError and ExpiredError.
+        ``fresh`` bypasses the server's cache. Raises NoListError, ApiError, ExpiredError and NotServedError.
         """
-        # Every node lists its pods: that is cheap from the server's cache, but reads all pods from etcd.
-        cached = {"resource_version": "0"} if self._query.cached and not fresh else {}
-        async with await self._ask(LIST_SECONDS, **cached) as answer:
+        for path in self._query.paths:
+            self._path = path
+            try:
+                return await self._list(take, fresh=fresh)
+            except ApiError as error:
+                if not self._query.group or error.status not in _PERHAPS_ABSENT:
+                    raise
+                refused = error
+                if error.forbidden:
+                    break
+        await self._check_absent(refused)
+        raise NotServedError
+
+    async def _list(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool) -> str:
+        rest = ""
+        for _ in range(MOST_PAGES):
+            version, rest = await self._list_page(take, rest, fresh=fresh)
+            if not rest:
+                return version
+        raise NoListError(f"the list of {self._query.about} has more than {MOST_PAGES} pages")
+
+    async def _list_page(
+        self, take: Callable[[Mapping[str, Any]], None], rest: str, *, fresh: bool
+    ) -> tuple[str, str]:
+        """Return the version, and by what the next page is asked for."""
+        query = {"limit": self._query.page, "continue": rest}
+        if self._query.cached and not fresh:
+            # Every node lists its pods: that is cheap from the server's cache, but reads all pods from etcd.
+            query["resourceVersion"] = "0"
+        async with await self._ask(self._path, LIST_SECONDS, query) as answer:
             self._check(answer.status)
             listing, length = ListParser(), 0
             async for piece in answer.content.iter_any():
@@ -196,7 +146,21 @@ class Collection:
                     raise NoListError(f"the list of {self._query.about} is longer than {LONGEST_LIST} bytes")
                 for item in listing.feed(piece):
                     take(_json(item or b""))
-        return listing.version()
+        return listing.version(), listing.rest
+
+    async def _check_absent(self, refused: ApiError) -> None:
+        """Return if the cluster does not have this kind; raises ApiError if it has, or does not say so."""
+        async with await self._ask(self._query.group, LIST_SECONDS, {}) as answer:
+            if answer.status == HTTPStatus.NOT_FOUND:
+                return
+            self._check(answer.status)
+            group = _json(await answer.content.read(LONGEST_FRAME))
+        served = {text(each, "version") for each in objects(group, "versions")}
+        read = {path.split("/")[3] for path in self._query.paths}
+        if refused.forbidden or not served:
+            raise refused
+        if others := sorted(served - read):
+            raise ApiError(self._query.about, refused.status, _OTHER_VERSIONS % ", ".join(others), "")
 
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[Event | None]]:
@@ -204,20 +168,26 @@ class Collection:
 
         An unreadable event is None. Raises ExpiredError, at any time, if the server has dropped the version.
         """
-        async with await self._ask(
-            WATCH_SECONDS + _GRACE_SECONDS,
-            watch=True,
-            resource_version=version,
-            allow_watch_bookmarks=True,
-            timeout_seconds=WATCH_SECONDS,
-        ) as answer:
+        query = {
+            "watch": True,
+            "resourceVersion": version,
+            "allowWatchBookmarks": True,
+            "timeoutSeconds": WATCH_SECONDS,
+        }
+        async with await self._ask(self._path, WATCH_SECONDS + _GRACE_SECONDS, query) as answer:
             self._check(answer.status)
             yield (self._event(line) async for line in lines(answer.content.iter_any(), LONGEST_EVENT))
 
-    async def _ask(self, within: float, **query: Any) -> Any:
-        self._api.api_client.set_default_header("Accept", "application/json")
-        return await getattr(self._api, self._query.call)(
-            field_selector=self._query.selector, _preload_content=False, _request_timeout=within, **query
+    async def _ask(self, path: str, within: float, query: Mapping[str, Any]) -> Any:
+        selected = {"fieldSelector": "" if path == self._query.group else self._query.selector, **query}
+        return await self._connection.call_api(
+            path,
+            "GET",
+            query_params=[(name, value) for name, value in selected.items() if value],
+            header_params={"Accept": "application/json"},
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            _request_timeout=within,
         )
 
     def _event(self, line: bytes | None) -> Event | None:

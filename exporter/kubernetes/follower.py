@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ from exporter.kubernetes.collection import (
     Collection,
     Event,
     ExpiredError,
+    NotServedError,
     ObjectQuery,
     mapping,
     text,
@@ -27,6 +29,12 @@ LONGEST_PAUSE: Final = 60.0
 # Unreadable objects that are logged, one line each.
 MOST_OBJECTIONS: Final = 100
 LONGEST_NAME: Final = 300
+
+
+class Skipped(Enum):
+    """What a reader returns for an object that no record is kept of."""
+
+    SKIPPED = ""
 
 
 class Client(NamedTuple):
@@ -48,15 +56,16 @@ PACE: Final = Pace()
 
 
 class Follower(Generic[T]):
-    """Keeps the objects of a query as records; ``read`` returns a record, None for an unreadable object.
+    """Keeps the objects of a query as records.
 
+    ``read`` returns a record, SKIPPED for an object that is not kept, and None for an unreadable one.
     ``changed`` is called with ``objects`` whenever these may have changed.
     """
 
     def __init__(
         self,
         query: ObjectQuery,
-        read: Callable[[Mapping[str, Any]], T | None],
+        read: Callable[[Mapping[str, Any]], T | Skipped | None],
         changed: Callable[[Mapping[str, T] | None], None] = lambda _objects: None,
         pace: Pace = PACE,
     ) -> None:
@@ -64,15 +73,25 @@ class Follower(Generic[T]):
         self.live = False  # whether a watch is open, so that the records are current
         self.failure = ""  # why no watch is open, "" if one is
         self.answered = asyncio.Event()  # set once the server has listed objects, or has refused to
+        self.tried = asyncio.Event()  # set once the server has listed objects, or that has failed
+        self.unread = 0  # objects and events since the last list that could not be read
         self._query = query
         self._read = read
         self._changed = changed
         self._pace = pace
         self._pause = pace.first_pause
         self._fresh = False
+        self._heard_at: float | None = None
         self._forgetting: asyncio.TimerHandle | None = None
         self._configuring: asyncio.Future[Any] | None = None
         self._objected: set[str] = set()
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last answer by which the objects are current; None while they are unknown."""
+        if self.objects is None or self._heard_at is None:
+            return None
+        return asyncio.get_running_loop().time() - self._heard_at
 
     async def run(self, client: Client) -> None:
         """Watch until cancelled."""
@@ -90,7 +109,7 @@ class Follower(Generic[T]):
         try:
             configuration = await self._configured(client)
             async with client.library.ApiClient(configuration) as connection:
-                collection = Collection(client.library.CoreV1Api(connection), self._query)
+                collection = Collection(connection, self._query)
                 while True:
                     with suppress(ExpiredError):
                         await self._follow(collection)
@@ -99,6 +118,8 @@ class Follower(Generic[T]):
                     self.live = False
                     # A server that expires each version at once would have to list all objects each time.
                     await self._pause_longer()
+        except NotServedError:
+            self._absent()
         except TimeoutError:
             self._failed("the API server does not answer in time")
         except Exception as error:  # noqa: BLE001 - no error of a client may stop the exporter
@@ -142,17 +163,29 @@ class Follower(Generic[T]):
     async def _list(self, collection: Collection) -> str:
         """List all objects, and return their version."""
         records: dict[str, T] = {}
+        previous, self.unread = self.objects or {}, 0
 
         def take(about: Mapping[str, Any]) -> None:
-            if (record := self._record(about)) is not None:
-                records[_uid(about)] = record
+            record, uid = self._record(about), _uid(about)
+            if record is not None:
+                # Most objects are as before: two copies of a large collection would take much memory.
+                records[uid] = previous[uid] if previous.get(uid) == record else record
 
         version = await collection.list(take, fresh=self._fresh)
+        self._listed(records)
+        return version
+
+    def _listed(self, records: dict[str, T]) -> None:
         self.objects = records
         self._heard()
         self._changed(records)
         self.answered.set()
-        return version
+        self.tried.set()
+
+    def _absent(self) -> None:
+        """Note that there can be no objects of this kind, until the server has it."""
+        self.unread, self.failure = 0, ""
+        self._listed({})
 
     async def _pause_longer(self) -> None:
         """Sleep, longer each time until the watch recovers."""
@@ -172,11 +205,14 @@ class Follower(Generic[T]):
 
     def _record(self, about: Mapping[str, Any]) -> T | None:
         record = self._read(about) if _uid(about) else None
+        if isinstance(record, Skipped):
+            return None
         if record is None:
             self._object_to(f"an object ({_name(about)})")
         return record
 
     def _object_to(self, item: str) -> None:
+        self.unread += 1
         if item not in self._objected and len(self._objected) < MOST_OBJECTIONS:
             self._objected.add(item)
             log.warning("%s: skipped %s: cannot be read", self._query.about, item)
@@ -184,7 +220,9 @@ class Follower(Generic[T]):
     def _heard(self) -> None:
         """Note an answer of the server, by which the objects are current."""
         self._cancel_forgetting()
-        self._forgetting = asyncio.get_running_loop().call_later(self._pace.forget_after, self._forget)
+        loop = asyncio.get_running_loop()
+        self._heard_at = loop.time()
+        self._forgetting = loop.call_later(self._pace.forget_after, self._forget)
 
     def _recovered(self) -> None:
         self._pause = self._pace.first_pause
@@ -195,6 +233,7 @@ class Follower(Generic[T]):
 
     def _failed(self, failure: str) -> None:
         self.live = False
+        self.tried.set()
         if failure != self.failure:
             log.warning("cannot watch %s: %s; retrying", self._query.about, failure)
             self.failure = failure

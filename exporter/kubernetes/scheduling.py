@@ -64,6 +64,7 @@ def read_placed_pod(pod: Mapping[str, Any]) -> PlacedPod | None:
         ending="deletionTimestamp" in metadata,
         avoids=tuple(_avoided(mapping(spec, "affinity", "podAntiAffinity"), text(metadata, "namespace"))),
         readable=not requests.unread,
+        key=PodKey(text(metadata, "namespace"), text(metadata, "name")),
     )
 
 

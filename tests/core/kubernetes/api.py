@@ -1,4 +1,4 @@
-"""An API server as far as nodes and pods go: it lists and watches, over real HTTP."""
+"""An API server as far as the objects go that scheduling depends on: it lists and watches, over real HTTP."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
 NODE = "gpu-node-07"
+DRA = ("resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules")
 
 
 class Kept:
@@ -19,7 +20,8 @@ class Kept:
 
     ``silent`` lets everything wait, ``refuse`` answers everything, ``refuse_watch`` only watches, by a
     status; ``expired`` answers the next watch with an error event, as a server does that has forgotten what
-    changed since. ``asked`` are the queries so far; ``accepts`` what must come as Accept, by a format.
+    changed since, and ``expired_pages`` so many further pages of lists. ``asked`` are the queries so far;
+    ``accepts`` what must come as Accept, by a format. ``garbage`` is what comes instead of a list.
     """
 
     def __init__(self, versions: Iterator[int], accepts: str) -> None:
@@ -28,6 +30,8 @@ class Kept:
         self.refuse = 0
         self.refuse_watch = 0
         self.expired = False
+        self.expired_pages = 0
+        self.garbage: bytes | None = None
         self.asked: list[dict[str, str]] = []
         self.watching = asyncio.Event()
         self._accepts = accepts
@@ -81,8 +85,21 @@ class Kept:
             return web.Response(status=406)
         if watch:
             return await self._watch(request)
-        version = {"resourceVersion": str(self._version)}
-        return web.json_response({"metadata": version, "items": list(self.objects.values())})
+        if self.garbage is not None:
+            return web.Response(body=self.garbage, content_type="application/json")
+        return self._list(int(request.query.get("limit", 0)), request.query.get("continue", ""))
+
+    def _list(self, limit: int, rest: str) -> web.Response:
+        """Answer a list, or the page of one that begins after so many objects."""
+        if rest and self.expired_pages:
+            self.expired_pages -= 1
+            return web.json_response({"kind": "Status", "code": 410, "reason": "Expired"}, status=410)
+        begin, items = int(rest or 0), list(self.objects.values())
+        end = begin + limit if limit else len(items)
+        metadata = {"resourceVersion": str(self._version)}
+        if end < len(items):
+            metadata["continue"] = str(end)
+        return web.json_response({"metadata": metadata, "items": items[begin:end]})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -105,11 +122,18 @@ class Kept:
 
 
 class Api:
-    """The server, with one node in it; ``tokens`` are what came as Authorization."""
+    """The server, with one node in it; ``tokens`` are what came as Authorization.
+
+    ``versions`` are those in which it has the kinds of ``dra``; without any it does not have that group.
+    ``refuse_group`` answers the question for these versions by a status.
+    """
 
     def __init__(self) -> None:
         self.nodes = Kept(count(100), "application/json")
         self.pods = Kept(count(5000), "application/json")
+        self.dra = {name: Kept(count(9000), "application/json") for name in DRA}
+        self.versions: tuple[str, ...] = ("v1",)
+        self.refuse_group = 0
         self.tokens: list[str] = []
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -148,6 +172,8 @@ class Api:
         app = web.Application()
         app.router.add_get("/api/v1/nodes", self._answer)
         app.router.add_get("/api/v1/pods", self._answer)
+        app.router.add_get("/apis/resource.k8s.io", self._group)
+        app.router.add_get("/apis/resource.k8s.io/{version}/{kind}", self._answer_dra)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
@@ -155,7 +181,7 @@ class Api:
 
     async def stop(self) -> None:
         """Close the listener and every connection."""
-        for kept in (self.nodes, self.pods):
+        for kept in (self.nodes, self.pods, *self.dra.values()):
             kept.watching.clear()
             kept.end_watches()
         if self._runner is not None:
@@ -164,6 +190,20 @@ class Api:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.tokens.append(request.headers.get("Authorization", ""))
         return await (self.nodes if request.path.endswith("nodes") else self.pods).answer(request)
+
+    async def _answer_dra(self, request: web.Request) -> web.StreamResponse:
+        kept = self.dra.get(request.match_info["kind"])
+        if kept is not None and kept.refuse:
+            # Rights are by group and kind, whether there are any such or not.
+            return await kept.answer(request)
+        if kept is None or request.match_info["version"] not in self.versions:
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
+        return await kept.answer(request)
+
+    async def _group(self, _: web.Request) -> web.Response:
+        if status := self.refuse_group or (0 if self.versions else 404):
+            return web.json_response({"kind": "Status", "code": status}, status=status)
+        return web.json_response({"versions": [{"version": version} for version in self.versions]})
 
 
 def _node(labels: dict[str, str], version: str = "") -> dict[str, Any]:

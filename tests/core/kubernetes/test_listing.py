@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.kubernetes.collection import LONGEST_FRAME, LONGEST_OBJECT, ListParser, NoListError
+from exporter.kubernetes.listing import LONGEST_FRAME, LONGEST_OBJECT, ListParser, NoListError
 
 TEXTS = st.text(st.sampled_from('ab"\\{}[]:,/\né\U0001f680'), max_size=12)
 VALUES = st.recursive(

@@ -51,12 +51,12 @@ def test_a_node() -> None:
 
 def test_a_placed_pod() -> None:
     pod: Json = {
-        "metadata": {"namespace": "ml", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {"namespace": "ml", "name": "train", "deletionTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"nodeName": "gpu-1"},
         "status": {"phase": "Running"},
     }
 
-    assert read_placed_pod(pod) == PlacedPod("gpu-1", {"pods": 1}, ending=True)
+    assert read_placed_pod(pod) == PlacedPod("gpu-1", {"pods": 1}, ending=True, key=PodKey("ml", "train"))
     for phase in ("Succeeded", "Failed"):
         assert read_placed_pod(pod | {"status": {"phase": phase}}) is None
     assert read_placed_pod(pod | {"spec": {}}) is None

@@ -261,13 +261,14 @@ def clusters(draw: Any) -> tuple[WaitingPod, Objects, GpuFacts]:
         )
         for name in NODES
     ]
+    resource = draw(st.sampled_from(RESOURCES))
     placed = tuple(
         PlacedPod(
             node=draw(st.sampled_from(NODES)),
             requests={
                 "cpu": draw(st.integers(0, 2000)),
                 "pods": 1,
-                draw(st.sampled_from(RESOURCES)): draw(st.integers(1, 2)),
+                draw(st.sampled_from((resource, resource, *RESOURCES))): draw(st.integers(1, 2)),
             },
             ending=draw(st.booleans()) and draw(st.booleans()),
             key=PodKey("ml", f"p{number}"),
@@ -281,7 +282,6 @@ def clusters(draw: Any) -> tuple[WaitingPod, Objects, GpuFacts]:
     )
     sick = tuple(SickDevice(name, "1", "GPU-1", {BIG: 1}, "") for name in NODES if draw(st.booleans()))
     shared = tuple(SharedGpu(name, SHARED, "mps") for name in NODES if draw(st.booleans()))
-    resource = draw(st.sampled_from(RESOURCES))
     waiting = pod(requests={"cpu": draw(st.integers(0, 4000)), resource: draw(st.integers(1, 3))})
     mig = tuple(draw(migs(name)) for name in NODES if draw(st.booleans()))
     return waiting, cluster(*nodes, placed=placed), facts(idle=idle, sick=sick, shared=shared, mig=mig)

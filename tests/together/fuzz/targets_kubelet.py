@@ -8,7 +8,8 @@ from typing import Any
 
 from exporter.demo.node import FakeNode
 from exporter.kubernetes.cluster import by_uid, read_node, read_pod
-from exporter.kubernetes.collection import ListParser, NoListError, _json
+from exporter.kubernetes.collection import _json
+from exporter.kubernetes.listing import ListParser, NoListError
 from podresources import messages
 from podresources.messages import DECODE_ERRORS
 from podresources.pods import PodsApi
