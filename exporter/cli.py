@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from exporter import __version__
-from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE
+from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE, WAITING, WHY
 from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
 from exporter.output import print_text, set_up_logging, write_whole
@@ -18,7 +18,7 @@ from exporter.output import print_text, set_up_logging, write_whole
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE})
+REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, WHY, WAITING})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -143,6 +143,18 @@ async def _advise(arguments: argparse.Namespace, settings: Settings) -> int:
     return await advise_cluster(settings, arguments.namespace, output=arguments.output)
 
 
+async def _why(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.fleet.waiting_commands import why  # noqa: PLC0415 - see above
+
+    return await why(settings, *arguments.pod, output=arguments.output)
+
+
+async def _waiting(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.fleet.waiting_commands import list_waiting  # noqa: PLC0415 - see above
+
+    return await list_waiting(settings, arguments.namespace, output=arguments.output)
+
+
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.metrics import metrics_markdown, node_series  # noqa: PLC0415 - see above
     from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
@@ -183,6 +195,8 @@ COMMANDS = {
     "hub": _hub,
     INSPECT: _inspect,
     ADVISE: _advise,
+    WHY: _why,
+    WAITING: _waiting,
 }
 
 

@@ -24,7 +24,7 @@ from exporter.config.parse import (
 )
 from exporter.documents import choice
 
-CLUSTER_COMMANDS = ("hub", "inspect", "advise")
+CLUSTER_COMMANDS = ("hub", "inspect", "advise", "why", "waiting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,8 @@ class Settings:
     )
     prometheus_url: str | None = option(
         URL,
-        "Base URL of the Prometheus that scrapes the nodes. An option of `hub`, `inspect` and `advise` only.",
+        "Base URL of the Prometheus that scrapes the nodes. An option of the commands on a cluster only:"
+        " `hub`, `inspect`, `advise`, `why` and `waiting`.",
         commands=CLUSTER_COMMANDS,
     )
     prometheus_token_file: Path | None = option(
@@ -231,8 +232,8 @@ class Settings:
         "Watch this node and its pods in the Kubernetes API: annotations, which some sharing systems use, and"
         " labels, with which a MIG manager requests the release of the driver. `auto` does so in pods with a"
         " token. Of `hub`: watch the pods and nodes of the whole cluster, and say why a pod waits; only with"
-        " `on` or --kubeconfig. Requires the `kubernetes` extra, and permission to list and watch pods and"
-        " nodes.",
+        " `on` or --kubeconfig. `why` and `waiting` use it unless it is `off`. Requires the `kubernetes`"
+        " extra, and permission to list and watch pods and nodes.",
         default="auto",
     )
     kubeconfig: Path | None = option(

@@ -33,7 +33,7 @@ _FAILED = 1
 Result = TypeVar("Result")
 
 
-def _prometheus_of(settings: Settings) -> Prometheus:
+def prometheus_of(settings: Settings) -> Prometheus:
     """Return the client of the Prometheus in the settings; raises SettingsError."""
     if settings.prometheus_url is None:
         raise SettingsError(
@@ -56,7 +56,7 @@ def _prometheus_of(settings: Settings) -> Prometheus:
 
 async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
     """Return what is read from Prometheus; None if it cannot be, after printing the reason."""
-    prometheus = _prometheus_of(settings)
+    prometheus = prometheus_of(settings)
     try:
         return await read(prometheus)
     except (PrometheusError, MissingSeriesError, UnknownNameError) as error:
@@ -86,7 +86,7 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
     with shutdown_signals() as shutdown:
         node_url = NodeUrl(node_url_template)
         access = access_of(settings.web_config)
-        prometheus = _prometheus_of(settings)
+        prometheus = prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         cluster = ClusterWatch(prometheus, api_of_hub(settings))
         ticker = Ticker()

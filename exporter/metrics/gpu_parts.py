@@ -26,8 +26,8 @@ _SHARING = MIG_ROWS.grouped("sharing")
 MIG: tuple[AnyFamily, ...] = (
     _READING.info(
         "info{gi, ci, placement}",
-        "Identity of a MIG device: compute instance ci in GPU instance gi of the GPU uuid. placement is that of "
-        "the GPU instance, as start:size in memory slices; empty if the driver does not report it.",
+        "Identity of a MIG device: compute instance ci in GPU instance gi of the GPU uuid. placement: "
+        "start:size of the GPU instance in memory slices; empty if the driver does not report it.",
         lambda mig: (str(mig.gi), str(mig.ci), _placement(mig)),
     ),
     _MEMORY.gauge(

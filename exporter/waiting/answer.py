@@ -31,6 +31,7 @@ class Out(NamedTuple):
     nodes: int
     words: str
     example: str  # one of the nodes
+    held: bool  # whether these offer what the pod asks for, and lack nothing else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class Answer:
     pod: WaitingPod
     seconds: float  # for which it has waited
     nodes: int | None  # of the cluster; None: nodes or pods are not known, so that it is not judged
+    near: int = 0  # nodes that nothing but resources or devices keeps it from
     offers: tuple[Offer, ...] = ()
     out: tuple[Out, ...] = ()  # the most nodes first
     fits: int = 0  # nodes that pass all filters
@@ -88,6 +90,7 @@ class Answering:
             pod=pod,
             seconds=0.0,
             nodes=len(verdicts.verdicts),
+            near=sum(map(_near, verdicts.verdicts)),
             offers=tuple(_offer(search, name, count) for name, count in sorted(devices_of(pod).items())),
             out=() if verdicts.before else _out(verdicts),
             fits=verdicts.count("fits"),
@@ -120,19 +123,29 @@ def _offer(search: Search, resource: str, count: int) -> Offer:
 
 
 def _near(verdict: Verdict) -> bool:
-    return verdict.answer != "no" or verdict.filter == RESOURCES
+    return verdict.answer != "no" or verdict.filter in {RESOURCES, "DynamicResources"}
 
 
 def _out(verdicts: PodVerdicts) -> tuple[Out, ...]:
     """Return the reasons by which nodes are out, each node counted once."""
     counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
+    examples: dict[str, Verdict] = {}
     for each in verdicts.verdicts:
         if each.answer == "no":
             words = _words(each)
             counts[words] += 1
-            examples.setdefault(words, each.node)
-    return tuple(Out(count, words, examples[words]) for words, count in counts.most_common())
+            examples.setdefault(words, each)
+    return tuple(
+        Out(count, words, examples[words].node, _held(examples[words]))
+        for words, count in counts.most_common()
+    )
+
+
+def _held(verdict: Verdict) -> bool:
+    """Return whether a node only lacks devices that it offers."""
+    return verdict.filter == RESOURCES and all(
+        is_device(reason.resource) and reason.capacity > 0 for reason in verdict.reasons
+    )
 
 
 def _words(verdict: Verdict) -> str:
@@ -146,7 +159,7 @@ def _lack(reason: Reason) -> str:
     if not reason.resource:
         return reason.words
     none = is_device(reason.resource) and reason.capacity <= 0
-    return f"no {reason.resource}" if none else f"too little {reason.resource} free"
+    return f"without {reason.resource}" if none else f"short of {reason.resource}"
 
 
 def _ahead(pod: WaitingPod, objects: Objects) -> int | None:

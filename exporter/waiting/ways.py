@@ -28,9 +28,14 @@ _FIND: Final[Mapping[Kind, Callable[[Search], Found]]] = {
 def find_ways(search: Search) -> tuple[tuple[Way, ...], tuple[NotHelping, ...]]:
     """Return the best way of each kind, at most five, and the first of what would not help.
 
-    There are none for a pod that some node may have room for: then something else keeps it waiting.
+    There are none for a pod that some node may have room for, or that gates hold back: then something else
+    keeps it waiting.
     """
-    if any(each.answer != "no" for each in search.verdicts.verdicts) or search.verdicts.before:
+    if (
+        search.pod.gates
+        or any(each.answer != "no" for each in search.verdicts.verdicts)
+        or search.verdicts.before
+    ):
         return (), ()
     ways: list[Way] = []
     not_helping: list[NotHelping] = []

@@ -55,8 +55,8 @@ def _recut(search: Search, gpu: MigGpu, resource: str, possible: Sequence[Span],
     create = f"{profile}:{f',{profile}:'.join(str(place.start) for place in places)}"
     tool = f"nvidia-smi mig -i {gpu.gpu}"
     if beside is not None:
-        where = " and ".join(f"{place.start} to {place.start + place.size - 1}" for place in places)
-        what = f"add {count} {TIMES} {profile} to GPU {gpu.gpu} of {gpu.node}: memory slices {where} are free"
+        where = " and ".join(map(_slices_of, places))
+        what = f"add {count} {TIMES} {profile} to GPU {gpu.gpu} of {gpu.node}, at free memory {where}"
         commands: tuple[str, ...] = (f"{tool} -cgi {create} -C",)
         stops = _RESTART
     else:
@@ -86,6 +86,12 @@ def _not_helping(gpu: MigGpu, profile: str, possible: Sequence[Span], count: int
         f"the pod does not fit with {count} {TIMES} {profile}" if room else f"no place of a {profile} is free"
     )
     return NotHelping(gpu.node, f"GPU {gpu.gpu} of {gpu.node} has {free} free memory slices, but {why}")
+
+
+def _slices_of(place: Span) -> str:
+    return (
+        f"slice {place.start}" if place.size == 1 else f"slices {place.start}-{place.start + place.size - 1}"
+    )
 
 
 def _cost(way: Way) -> int:

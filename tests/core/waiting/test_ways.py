@@ -116,7 +116,7 @@ def test_an_instance_is_added_at_a_free_placement_with_the_command_of_the_driver
 
     assert way.kind == "recut"
     assert way.commands == ("nvidia-smi mig -i 2 -cgi 3g.40gb:4 -C",)
-    assert way.what == f"add 1 {TIMES} 3g.40gb to GPU 2 of n1: memory slices 4 to 7 are free"
+    assert way.what == f"add 1 {TIMES} 3g.40gb to GPU 2 of n1, at free memory slices 4-7"
     assert not answered(wants(), objects, facts(mig=(gpu(*used),))).ways
 
 
