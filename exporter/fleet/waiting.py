@@ -64,11 +64,12 @@ class Waiting:
         nodes = f"GPUs of {len(silent)} nodes that do not answer, such as {silent[0]}" if silent else ""
         return (*self.view.failures, *self.view.unseen, *self.facts.problems, *((nodes,) if nodes else ()))
 
-    def ages(self) -> Mapping[str, float]:
-        """Return the age in seconds of each kind of fact that is known, by its name."""
-        ages = dict(self.view.ages)
+    def ages(self, now: float | None = None) -> Mapping[str, float]:
+        """Return the age in seconds of each kind of fact that is known, by its name; of now or then."""
+        passed = 0.0 if now is None else max(now - self.at, 0.0)
+        ages = {kind: age + passed for kind, age in self.view.ages.items()}
         if self.facts.at:
-            ages["GPUs"] = max(self.at - self.facts.at, 0.0)
+            ages["GPUs"] = max(self.at - self.facts.at, 0.0) + passed
         return ages
 
 

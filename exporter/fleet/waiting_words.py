@@ -110,9 +110,9 @@ def reason_words(answer: Answer) -> str:
     return REASONS[reason_of(answer)]
 
 
-def ages_words(waiting: Waiting) -> str:
-    """Return how old what is known is."""
-    ages = waiting.ages()
+def ages_words(waiting: Waiting, now: float | None = None) -> str:
+    """Return how old what is known is, now or when it was put together."""
+    ages = waiting.ages(now)
     seen = [f"{name} {duration(ages[name])} ago" for name in ("pods", "nodes", "GPUs") if name in ages]
     source = f"from {waiting.view.source}" if waiting.view.objects is not None else "no objects"
     return f"{', '.join(seen) or UNKNOWN}; {source}"
