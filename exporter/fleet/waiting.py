@@ -11,6 +11,7 @@ from exporter.fleet.cluster_advice import ClusterAdvice
 from exporter.fleet.cluster_view import ClusterView
 from exporter.fleet.gpu_facts import read_gpu_facts, with_advice
 from exporter.fleet.prometheus import Prometheus
+from exporter.fleet.targets import some_names
 from exporter.waiting.answer import Answer, Answering, asks_for_devices, unjudged_answer
 from exporter.waiting.gpu_facts import GpuFacts
 from exporter.waiting.lack import devices_of
@@ -61,8 +62,8 @@ class Waiting:
     def unseen(self) -> tuple[str, ...]:
         """What could not be seen, each with why."""
         silent = sorted(self.facts.silent)
-        nodes = f"GPUs of {len(silent)} nodes that do not answer, such as {silent[0]}" if silent else ""
-        return (*self.view.failures, *self.view.unseen, *self.facts.problems, *((nodes,) if nodes else ()))
+        nodes = (f"GPUs of {some_names(silent)}, which do not answer",) if silent else ()
+        return (*self.view.failures, *self.view.unseen, *self.facts.problems, *nodes)
 
     def ages(self, now: float | None = None) -> Mapping[str, float]:
         """Return the age in seconds of each kind of fact that is known, by its name; of now or then."""

@@ -9,7 +9,7 @@ from exporter.fleet.model import Node, NodeKey
 from exporter.fleet.pages.links import Links, NodeUrl
 from exporter.fleet.pages.page import DataAge, Scope
 from exporter.fleet.targets import some_names
-from exporter.fleet.waiting import Waiting, narrowed, reason_of
+from exporter.fleet.waiting import Waiting, narrowed
 from exporter.fleet.waiting_watch import WaitingRead
 from exporter.fleet.waiting_words import (
     NO_MORE,
@@ -56,7 +56,6 @@ class ShownPod(NamedTuple):
 
     id: str
     answer: Answer
-    look: str
     waits: str
     devices: str
     requested: str
@@ -134,12 +133,10 @@ def _seen(waiting: Waiting, now: float) -> str:
 
 
 def _pod(answer: Answer, links: Links) -> ShownPod:
-    reason = reason_of(answer)
     looked_for = answer.nodes and not (answer.fits or answer.passes or answer.before or answer.pod.gates)
     return ShownPod(
         id=f"pod-{quote(str(answer.pod.key), safe='')}",
         answer=answer,
-        look="unknown" if reason in {"unknown", "not_judged"} else "note",
         waits=duration(answer.seconds),
         devices=devices_words(answer),
         requested=requested(answer),
