@@ -3,10 +3,14 @@
 from typing import Any
 
 from exporter.fleet.cluster_view import ClusterView
-from exporter.fleet.waiting import Waiting, answer_all
+from exporter.fleet.pages.links import NodeUrl
+from exporter.fleet.pages.waiting_routes import WaitingPages
+from exporter.fleet.waiting import Waiting, answer_all, count
+from exporter.fleet.waiting_watch import WaitingRead
 from exporter.model.mig_geometry import Span
 from exporter.waiting.gpu_facts import GpuFacts, IdlePod, MigGpu, SickDevice
 from exporter.waiting.objects import ClusterNode, Objects, PlacedPod, PodKey, Taint, WaitingPod
+from tests.fleet.shown import node as fleet_node
 
 NOW = 1_700_000_000.0
 GIB = 1 << 30
@@ -72,7 +76,8 @@ def objects(**more: Any) -> Objects:
         ),
     )
     fields: dict[str, Any] = {"claims": {}, "slices": (), "classes": {}, "waiting": waiting}
-    return Objects(nodes={each.name: each for each in nodes}, placed=tuple(placed), **(fields | more))
+    fields["placed"] = tuple(placed)
+    return Objects(nodes={each.name: each for each in nodes}, **(fields | more))
 
 
 def facts(**more: Any) -> GpuFacts:
@@ -107,3 +112,17 @@ def view(known: Objects | None = None, **more: Any) -> ClusterView:
 def waiting_pods(**more: Any) -> Waiting:
     """Return the answers."""
     return answer_all(view(**more), facts(), NOW)
+
+
+def waiting_read(waiting: Waiting | None = None, **more: Any) -> WaitingRead:
+    """Return the state of a hub with these answers, or with those of the cluster."""
+    waiting = waiting_pods() if waiting is None else waiting
+    fields: dict[str, Any] = {"waiting": waiting, "counts": count(waiting), "error": "", "reads": 1}
+    return WaitingRead(interval=30.0, **(fields | more))
+
+
+def waiting_pages(read: WaitingRead | None = None, only: tuple[str, ...] = ()) -> WaitingPages:
+    """Return the pages of a hub with these answers."""
+    read = waiting_read() if read is None else read
+    nodes = tuple(fleet_node(f"gpu-{number}") for number in (2, 3, 7, 9))
+    return WaitingPages(lambda: read, lambda: nodes, NodeUrl(), only)

@@ -11,6 +11,7 @@ from aiohttp import web
 from exporter.concurrency import in_thread
 from exporter.fleet.model import Node
 from exporter.fleet.pages.links import NodeUrl
+from exporter.fleet.pages.openapi import FLEET_TYPES
 from exporter.fleet.pages.waiting_page import WaitingScene, waiting_drawing
 from exporter.fleet.waiting import narrowed
 from exporter.fleet.waiting_data import waiting_csv, waiting_json
@@ -24,7 +25,6 @@ from exporter.web.kit.render_queue import RenderQueue, TaskCache
 
 Made = TypeVar("Made")
 Names = tuple[str, ...]
-WAITING_TYPES = {name: CONTENT_TYPES[name] for name in ("json", "text", "csv")}
 _MOST_KEPT = 16
 _VARY = "Accept, Accept-Encoding"
 
@@ -137,8 +137,8 @@ class WaitingRoutes:
 
     async def document(self, request: web.Request) -> web.Response:
         """Return the pods that wait in the requested format."""
-        wanted = requested_format(request, WAITING_TYPES)
+        wanted = requested_format(request, FLEET_TYPES)
         body = await self._pages.document(wanted, self._namespaces(request))
         saved = {"Content-Disposition": 'attachment; filename="gpuslice-waiting.csv"'}
         headers = saved if wanted == "csv" else {}
-        return await reply(request, body, WAITING_TYPES[wanted], vary=_VARY, headers=headers)
+        return await reply(request, body, FLEET_TYPES[wanted], vary=_VARY, headers=headers)
