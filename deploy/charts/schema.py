@@ -275,6 +275,7 @@ def _hub() -> dict[str, Schema]:
         "hub.namespaces": list_of(text(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")),
         "hub.refresh": _DURATION,
         "hub.window": _DURATION,
+        "hub.waiting.serviceAccount": _NAME,
         "hub.config": _config(*HUB_OPTIONS),
         "hub.webConfig.scheme": one_of("http", "https"),
         "hub.resources": RESOURCES,

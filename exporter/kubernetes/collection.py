@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from exporter.kubernetes.listing import LONGEST_FRAME, LONGEST_OBJECT, ListParser, NoListError
+from exporter.kubernetes.listing import (
+    LONGEST_FRAME,
+    LONGEST_OBJECT,
+    ListParser,
+    NoListError,
+    without_managed_fields,
+)
 
 _REFUSED = "the service account's token is refused; it is read again for the next attempt"
 WATCH_SECONDS: Final = 240
@@ -223,7 +229,7 @@ async def lines(chunks: AsyncIterator[bytes], longest: int) -> AsyncIterator[byt
 def _json(line: bytes) -> dict[str, Any]:
     """Parse an event or an object; return {} if it is not an object, or is nested too deeply."""
     try:
-        value = json.loads(line)
+        value = json.loads(without_managed_fields(line))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -6,7 +6,7 @@ cannot be read costs only what depends on it.
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -90,18 +90,27 @@ class WholeCluster:
             self._objects = self._put_together()
         waiting, objects = self._objects
         ages = {kind: follower.age for kind, follower in self._kinds.items()}
-        failures = [follower.failure for follower in self._kinds.values() if not follower.live]
         return WatchedCluster(
             objects=objects,
             waiting=waiting,
             ages={kind: age for kind, age in ages.items() if age is not None},
-            failures=tuple(filter(None, (self._missing, *failures))),
+            failures=(self._missing,) if self._missing else tuple(self._failures()),
             unseen=tuple(
                 f"{follower.unread} {kind} that cannot be read"
                 for kind, follower in self._kinds.items()
                 if follower.unread
             ),
         )
+
+    def _failures(self) -> Iterator[str]:
+        """Yield each failure once, with the kinds that it is of."""
+        kinds: dict[str, list[str]] = {}
+        for kind, follower in self._kinds.items():
+            if follower.failure and not follower.live:
+                kinds.setdefault(follower.failure, []).append(kind)
+        for failure, failing in kinds.items():
+            every = len(failing) == len(self._kinds)
+            yield f"{'the Kubernetes API' if every else ', '.join(failing)}: {failure}"
 
     async def start(self) -> None:
         """Start watching."""

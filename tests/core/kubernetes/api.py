@@ -167,9 +167,13 @@ class Api:
             _node({name.replace("__", "/").replace("_", "."): text for name, text in labels.items()})
         )
 
+    def middlewares(self) -> list[Any]:
+        """Return what each request goes through first."""
+        return []
+
     async def start(self) -> None:
         """Listen, on the port of the last time if there was one."""
-        app = web.Application()
+        app = web.Application(middlewares=self.middlewares())
         app.router.add_get("/api/v1/nodes", self._answer)
         app.router.add_get("/api/v1/pods", self._answer)
         app.router.add_get("/apis/resource.k8s.io", self._group)

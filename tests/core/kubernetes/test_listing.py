@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.kubernetes.listing import LONGEST_FRAME, LONGEST_OBJECT, ListParser, NoListError
+from exporter.kubernetes.listing import (
+    LONGEST_FRAME,
+    LONGEST_OBJECT,
+    ListParser,
+    NoListError,
+    without_managed_fields,
+)
 
 TEXTS = st.text(st.sampled_from('ab"\\{}[]:,/\né\U0001f680'), max_size=12)
 VALUES = st.recursive(
@@ -37,6 +43,31 @@ def test_a_list_in_pieces_has_the_objects_that_a_parser_of_the_whole_finds(
 
     assert [json.loads(each) for each in found] == objects
     assert version == "7"
+
+
+@given(VALUES, st.integers(1, 60))
+def test_an_object_may_be_nested_in_any_way(value, levels: int) -> None:
+    """Beyond some levels it is not found in one step."""
+    for level in range(levels):
+        value = [value, "]"] if level % 2 else {"}": value}
+    text = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [{"a": value}, {"b": 1}]})
+
+    for pieces in (1 << 16, 7):
+        found, _ = taken(text.encode(), pieces=pieces)
+        assert [json.loads(each) for each in found] == [{"a": value}, {"b": 1}]
+
+
+@given(OBJECTS, VALUES, st.dictionaries(TEXTS, VALUES, max_size=3), st.booleans())
+def test_managed_fields_are_left_out_and_nothing_else(fields, value, others, first: bool) -> None:
+    """Texts that look like them are no fields."""
+    others = {**others, "text": '"managedFields":[1]', "value": value}
+    managed = {"managedFields": fields}
+    metadata = managed | others if first else others | managed
+    about = json.dumps({"metadata": metadata, "items": value}, separators=(",", ":")).encode()
+
+    cut = json.loads(without_managed_fields(about))
+
+    assert cut == {"metadata": {**others, "managedFields": None}, "items": value}
 
 
 @given(st.binary(max_size=200), st.integers(1, 9))

@@ -149,7 +149,9 @@ async def test_a_list_without_an_end_is_refused(api: Api, monkeypatch) -> None:
     monkeypatch.setattr(collection, "MOST_PAGES", 1)
     monkeypatch.setattr(whole_cluster, "_PODS", whole_cluster.replace(whole_cluster._PODS, page=1))
     async with watched(api) as watching:
-        assert watching.state().failures == ("the list of the pods of the cluster has more than 1 pages",)
+        assert watching.state().failures == (
+            "pods: the list of the pods of the cluster has more than 1 pages",
+        )
         assert watching.state().objects is None
 
 
@@ -255,6 +257,7 @@ async def test_without_pods_or_nodes_nothing_is_judged(
             assert state.objects is None
             assert (state.waiting is None) == (kind == "pods")
             (failure,) = state.failures
+            assert failure.startswith(f"{kind}: ")
             assert {"refuse": "403", "garbage": "not a list", "slow": "in time"}[trouble] in failure
 
             kept.refuse, kept.garbage, kept.silent = 0, None, False
@@ -295,7 +298,9 @@ async def test_a_single_read_ends_at_a_failure_and_in_time(api: Api) -> None:
     await api.stop()
     state = await read_once(api.configure)
     assert state.objects is None
-    assert any("Cannot connect" in failure for failure in state.failures)
+    # One cause is said once, whatever it costs.
+    (failure,) = state.failures
+    assert failure.startswith("the Kubernetes API: Cannot connect")
 
     await api.start()
     api.pods.silent = True

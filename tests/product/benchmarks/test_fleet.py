@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks.document import texts
-from benchmarks.fleet import FARTHEST, TEXTS, markdown, measure
+from benchmarks.fleet import FARTHEST, TEXTS, markdown, measure, reading
 from benchmarks.fleet.looks import asked, copied, measured
 from tests.tools import tool
 
@@ -58,3 +58,28 @@ def test_a_look_at_copies_of_a_node_finds_all_of_them() -> None:
     assert look.nodes == 3
     assert look.cpu > 0
     assert look.hub > 20 << 20
+
+
+@pytest.mark.slow
+def test_reading_a_cluster_finds_all_objects() -> None:
+    """It raises an error if some are missing; each step has its row, and what it costs is something."""
+    costs = reading.measured(3, 2, 1)
+
+    assert [cost.step for cost in costs] == [
+        "before",
+        "first list",
+        "list after an expired version",
+        "6 changes",
+        "verdicts on all pods that wait",
+    ]
+    assert all(cost.cpu > 0 for cost in costs[1:])
+    assert all(cost.resident > 20 << 20 for cost in costs)
+    assert reading.text(costs).count("\n") == len(costs) + 1
+
+
+@pytest.mark.slow
+def test_objects_of_the_simulated_server_are_of_usual_length() -> None:
+    pod, node = reading.lengths()
+
+    assert 4000 < pod < 20_000
+    assert 8000 < node < 40_000

@@ -47,6 +47,7 @@ EVERYTHING = {
         "enabled": True,
         "prometheusUrl": "http://prometheus:9090",
         "prometheusHeaderSecret": "headers",
+        "waiting": {"enabled": True},
         "config": {"route-prefix": "/gpus"},
         "webConfig": {"existingSecret": "hub", "scheme": "https"},
         "ingress": {

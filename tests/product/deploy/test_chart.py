@@ -268,6 +268,10 @@ def chart_with_notes(tmp_path_factory) -> Path:
         ),
         ({"hub": {"enabled": True, "prometheusUrl": "http://p"}}, ["svc/gpuslice-exporter-hub 9836"]),
         (
+            {"hub": {"enabled": True, "prometheusUrl": "http://p", "waiting": {"enabled": True}}},
+            ["hub.waiting is on", "EXTRAS=kubernetes"],
+        ),
+        (
             {
                 "hub": {
                     "enabled": True,

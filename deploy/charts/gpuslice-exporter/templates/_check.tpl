@@ -33,6 +33,9 @@
 {{- fail (printf "hub.window is %v: set it to 1h to 720h." .hub.window) }}
 {{- end }}
 {{- end }}
+{{- if and .hub.waiting.enabled (not .hub.enabled) }}
+{{- fail "hub.waiting.enabled is true, but hub.enabled is not: there is no hub that could read the cluster. Enable the hub too." }}
+{{- end }}
 {{- if and (not .serviceAccount.create) (not .serviceAccount.name) }}
 {{- fail "serviceAccount.create is false: name the account to use in serviceAccount.name." }}
 {{- end }}

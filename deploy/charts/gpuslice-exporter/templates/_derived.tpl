@@ -20,6 +20,7 @@ NVIDIA_MIG_MONITOR_DEVICES: migMonitor.enabled
 {{/* The same for the hub. */}}
 {{- define "gpuslice.hubDerived" -}}
 GPUSLICE_CONFIG: hub.config
+GPUSLICE_KUBERNETES_API: hub.waiting.enabled
 GPUSLICE_LISTEN: hub.config.listen
 GPUSLICE_PROMETHEUS_HEADER_FILE: hub.prometheusHeaderSecret, or hub.config.prometheus-header-file
 GPUSLICE_PROMETHEUS_URL: hub.prometheusUrl

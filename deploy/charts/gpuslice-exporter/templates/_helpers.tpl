@@ -34,6 +34,11 @@ have dots in its name, which a Service may not.
 {{- include "gpuslice.fullname" . }}-hub
 {{- end }}
 
+{{/* The account of a hub that reads the cluster. */}}
+{{- define "gpuslice.hubServiceAccount" -}}
+{{- .Values.hub.waiting.serviceAccount | default (include "gpuslice.hubName" .) }}
+{{- end }}
+
 {{/* Selectors can never be changed: they must not depend on values that users change. */}}
 {{- define "gpuslice.selectorLabels" -}}
 {{- toYaml (dict "app.kubernetes.io/name" (include "gpuslice.name" .) "app.kubernetes.io/instance" .Release.Name) }}

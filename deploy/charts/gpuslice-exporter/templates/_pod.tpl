@@ -54,6 +54,10 @@ checksum/web-config: {{ toYaml . | sha256sum }}
 {{- /* The hub does not need the driver. */}}
 - name: NVIDIA_VISIBLE_DEVICES
   value: void
+{{- if .waiting.enabled }}
+- name: GPUSLICE_KUBERNETES_API
+  value: "on"
+{{- end }}
 {{- if .webConfig.existingSecret }}
 - name: GPUSLICE_WEB_CONFIG
   value: /etc/gpuslice/web/web-config.yml
