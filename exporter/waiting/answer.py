@@ -12,6 +12,7 @@ from exporter.waiting.trial import Trials
 from exporter.waiting.verdict import Judge, PodVerdicts, Verdict
 from exporter.waiting.way import NotHelping, Way
 from exporter.waiting.ways import find_ways
+from exporter.waiting.ways_by_requests import advised
 
 
 class Offer(NamedTuple):
@@ -63,12 +64,12 @@ class Answering:
         self._judge = Judge(objects)
         self._trials = Trials(objects)
         self._allocatable = {name: node.allocatable for name, node in objects.nodes.items()}
-        # Pods of one workload ask for the same.
+        # Pods that ask for the same have the same answer, but for what the advice says of their workload.
         self._known: dict[Any, Answer] = {}
 
     def answer(self, pod: WaitingPod) -> Answer:
         """Return the answer for a pod."""
-        alike = (self._judge.asked(pod), pod.key.namespace, pod.owner or pod.key)
+        alike = (self._judge.asked(pod), bool(pod.gates), *advised(self._facts, pod))
         if alike not in self._known:
             self._known[alike] = self._answer(pod)
         waits = max(self._now - pod.since, 0.0)

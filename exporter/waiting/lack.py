@@ -1,7 +1,8 @@
 """What a waiting pod lacks on each node, and how it is tried whether a change would supply that."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from exporter.waiting.gpu_facts import GpuFacts
@@ -11,7 +12,7 @@ from exporter.waiting.verdict import ABORTS, PodVerdicts, Verdict
 
 RESOURCES: Final = "NodeResourcesFit"
 # In a large cluster, ways on thousands of nodes would only repeat the answer.
-MOST_FOUND: Final = 200
+MOST_FOUND: Final = 50
 
 
 def is_device(resource: str) -> bool:
@@ -35,18 +36,23 @@ class Search:
     allocatable: Mapping[str, Amounts]  # by node
     facts: GpuFacts
 
-    def lacking(self) -> Iterator[tuple[str, Mapping[str, int]]]:
-        """Yield the nodes that only resources keep the pod from, with how much of each is missing."""
-        for each in self.verdicts.verdicts:
-            if each.answer == "no" and each.filter == RESOURCES:
-                yield each.node, self._missing(each)
-
-    def _missing(self, verdict: Verdict) -> Mapping[str, int]:
+    @cached_property
+    def lacking(self) -> Mapping[str, Mapping[str, int]]:
+        """The nodes that only resources keep the pod from, each with how much of each resource is missing."""
         return {
-            reason.resource: reason.needed - max(reason.free, 0)
-            for reason in verdict.reasons
-            if reason.resource
+            each.node: {
+                reason.resource: reason.needed - max(reason.free, 0)
+                for reason in each.reasons
+                if reason.resource
+            }
+            for each in self.verdicts.verdicts
+            if each.answer == "no" and each.filter == RESOURCES
         }
+
+    @cached_property
+    def _aborts(self) -> tuple[str, ...]:
+        """The doubt that the scheduler meets an error on some node, if it may."""
+        return (ABORTS,) if any(ABORTS in each.unjudged for each in self.verdicts.verdicts) else ()
 
     def free(self, node: str, resource: str) -> int:
         """Return how much of a resource is free on a node."""
@@ -58,9 +64,7 @@ class Search:
 
     def unjudged(self, verdict: Verdict) -> tuple[str, ...]:
         """Return what is not judged of the pod after a change."""
-        aborts = any(ABORTS in each.unjudged for each in self.verdicts.verdicts)
-        own = (*verdict.unjudged, *((ABORTS,) if aborts else ()))
-        return tuple(dict.fromkeys(own))
+        return tuple(dict.fromkeys((*verdict.unjudged, *self._aborts)))
 
 
 def listed(pods: tuple[PodKey, ...]) -> str:

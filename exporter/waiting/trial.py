@@ -40,9 +40,9 @@ class Trials:
             node: tuple(pod for pod in pods if pod.ending and all(pod.key)) for node, pods in by_node.items()
         }
 
-    def pods_of(self, node: str) -> tuple[PlacedPod, ...]:
-        """Return the pods of a node that are known by name."""
-        return tuple(pod for pod in self._by_node.get(node, ()) if all(pod.key))
+    def pod(self, node: str, key: PodKey) -> PlacedPod | None:
+        """Return a pod of a node by name, None if it is not there."""
+        return next((pod for pod in self._by_node.get(node, ()) if pod.key == key), None)
 
     def after(self, pod: WaitingPod, change: Change) -> Verdict:
         """Return the verdict of a pod on the node after a change."""

@@ -23,7 +23,7 @@ def recut(search: Search) -> Found:
     """
     found: list[tuple[tuple[object, ...], Way]] = []
     not_helping: list[NotHelping] = []
-    lacking = dict(search.lacking())
+    lacking = search.lacking
     for gpu in search.facts.mig or ():
         if len(found) >= MOST_FOUND:
             break
@@ -106,7 +106,7 @@ def _slices(offered: Mapping[str, int]) -> str:
 def replicas(search: Search) -> Found:
     """Return the nodes with shared GPUs of which more replicas would do."""
     ways = []
-    lacking = dict(search.lacking())
+    lacking = search.lacking
     for gpu in search.facts.shared or ():
         count = lacking.get(gpu.node, {}).get(gpu.resource)
         if not count:
@@ -132,7 +132,7 @@ def replicas(search: Search) -> Found:
 def devices(search: Search) -> Found:
     """Return the GPUs whose repair would do, and the nodes whose cordon alone keeps the pod out."""
     ways = []
-    lacking = dict(search.lacking())
+    lacking = search.lacking
     for gpu in search.facts.sick or ():
         wanted = {name: count for name, count in gpu.unhealthy.items() if name in lacking.get(gpu.node, {})}
         if not wanted:

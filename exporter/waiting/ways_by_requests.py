@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from exporter.model.mig_placements import ProfileSize, profile_size
+from exporter.waiting.gpu_facts import GpuFacts, SmallerRequest
 from exporter.waiting.lack import MOST_FOUND, Search
 from exporter.waiting.objects import WaitingPod
 from exporter.waiting.trial import Change
@@ -50,13 +51,12 @@ def larger(search: Search) -> Found:
 def smaller(search: Search) -> Found:
     """Return the smaller MIG slices that would do for the workload of the pod, and are free."""
     ways = []
-    for advised in search.facts.smaller or ():
-        owned = advised.namespace == search.pod.key.namespace and advised.workload in _workloads(search.pod)
-        resource, size = f"{MIG}{advised.profile}", profile_size(advised.profile)
+    for advice in advised(search.facts, search.pod):
+        resource, size = f"{MIG}{advice.profile}", profile_size(advice.profile)
         for asked, count in search.pod.requests.items():
             held = _size(asked)
             less = asked == _GPU or (held is not None and size is not None and size < held)
-            if not owned or not less or count <= 0:
+            if not less or count <= 0:
                 continue
             for node, other, _ in _free(search, count):
                 verdict = _instead(search, node, asked, resource) if other == resource else None
@@ -67,7 +67,7 @@ def smaller(search: Search) -> Found:
                             kind="smaller",
                             node=node,
                             what=f"ask for {count} {TIMES} {resource}, which would fit it by the advice "
-                            f"({advised.confidence} confidence): {free} free on {node}",
+                            f"({advice.confidence} confidence): {free} free on {node}",
                             asked="its owner",
                             source="advice",
                             resource=resource,
@@ -75,6 +75,14 @@ def smaller(search: Search) -> Found:
                         )
                     )
     return Found(sorted(ways, key=lambda way: (bool(way.unjudged), way.node)), [])
+
+
+def advised(facts: GpuFacts, pod: WaitingPod) -> tuple[SmallerRequest, ...]:
+    """Return what would fit the workload of a pod by the advice."""
+    names = _workloads(pod)
+    return tuple(
+        each for each in facts.smaller or () if each.namespace == pod.key.namespace and each.workload in names
+    )
 
 
 def _workloads(pod: WaitingPod) -> frozenset[str]:
@@ -93,7 +101,7 @@ def _size(resource: str) -> ProfileSize | None:
 
 def _free(search: Search, count: int) -> Iterator[tuple[str, str, ProfileSize]]:
     """Yield the MIG resources of which so many are free on a node that resources alone keep the pod from."""
-    for node, _ in search.lacking():
+    for node in search.lacking:
         for resource in search.allocatable[node]:
             size = _size(resource)
             if size is not None and search.free(node, resource) >= count:
