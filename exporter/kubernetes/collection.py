@@ -21,6 +21,8 @@ from exporter.kubernetes.listing import (
 _REFUSED = "the service account's token is refused; it is read again for the next attempt"
 WATCH_SECONDS: Final = 240
 LIST_SECONDS: Final = 10.0
+# A page of 500 pods has some MiB, and a user's way to the server may be slow.
+PAGE_SECONDS: Final = 30.0
 # The text of an event around its object takes some bytes.
 LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
 # A pod may have annotations of 256 KiB.
@@ -143,7 +145,8 @@ class Collection:
         if self._query.cached and not fresh:
             # Every node lists its pods: that is cheap from the server's cache, but reads all pods from etcd.
             query["resourceVersion"] = "0"
-        async with await self._ask(self._path, LIST_SECONDS, query) as answer:
+        within = PAGE_SECONDS if self._query.page else LIST_SECONDS
+        async with await self._ask(self._path, within, query) as answer:
             self._check(answer.status)
             listing, length = ListParser(), 0
             async for piece in answer.content.iter_any():

@@ -251,7 +251,7 @@ async def test_without_pods_or_nodes_nothing_is_judged(
     kept.silent = trouble == "slow"
     with monkeypatch.context() as patched:
         if trouble == "slow":
-            patched.setattr(collection, "LIST_SECONDS", 0.5)
+            patched.setattr(collection, "PAGE_SECONDS", 0.5)
         async with watched(api) as watching:
             state = watching.state()
             assert state.objects is None
