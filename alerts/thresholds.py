@@ -113,6 +113,7 @@ class CapacityThresholds:
     mig_fragmented_for: str
     mig_unallocated_for: str
     exhausted_for: str
+    waiting_for_idle_for: str
     overcommit_ratio: float
     overcommitted_for: str
     replica_mismatch_for: str

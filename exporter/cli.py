@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from exporter import __version__
-from exporter.commands import ADVISE, HELP, INSPECT, IS, OPTIONS, TRANSLATE
+from exporter.commands import ADVISE, HELP, INSPECT, IS, OPTIONS, TRANSLATE, WAITING, WHY
 from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
 from exporter.config.commands import ALL_COMMANDS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, IS})
+REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, IS, WHY, WAITING})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -185,6 +185,18 @@ async def _is(arguments: argparse.Namespace, settings: Settings) -> int:
     )
 
 
+async def _why(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.fleet.waiting_commands import why  # noqa: PLC0415 - see above
+
+    return await why(settings, *arguments.pod, output=arguments.output)
+
+
+async def _waiting(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.fleet.waiting_commands import list_waiting  # noqa: PLC0415 - see above
+
+    return await list_waiting(settings, arguments.namespace, output=arguments.output)
+
+
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.metrics import metrics_markdown, node_series  # noqa: PLC0415 - see above
     from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
@@ -223,6 +235,8 @@ COMMANDS = {
     INSPECT: _inspect,
     ADVISE: _advise,
     IS: _is,
+    WHY: _why,
+    WAITING: _waiting,
 }
 
 

@@ -24,6 +24,7 @@ def capacity_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
         _fragmented(numbers),
         _unallocated(numbers),
         _exhausted(numbers),
+        _waiting_for_idle(numbers),
         _overcommitted(numbers),
         _mismatch(numbers),
         _unhealthy(numbers),
@@ -84,6 +85,22 @@ def _exhausted(numbers: CapacityThresholds) -> Alert:
         "in cluster {{ . }}{{ end }} that exporters report, none is free on a working GPU: a "
         "pod that requests one stays pending. Look for idle holders, then for GPUs that are "
         "down.",
+        dashboard=FLEET_BOARD,
+    )
+
+
+def _waiting_for_idle(numbers: CapacityThresholds) -> Alert:
+    return Alert(
+        name="PodsWaitForIdle",
+        # A hub has this, if it is scraped: the same from each of its replicas.
+        expr="max by (cluster, resource) (gpuslice_waiting_pods_blocked_by_idle) > 0",
+        hold=numbers.waiting_for_idle_for,
+        severity="warning",
+        summary="Pods wait for {{ $labels.resource }} that idle pods hold"
+        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }}",
+        description=f"Of the pods that wait for {{{{ $labels.resource }}}}, {ROUNDED} would fit a node "
+        f"without an idle pod there, for {numbers.waiting_for_idle_for}. `kubectl gpuslice waiting` lists "
+        "them, and the idle pods: ask the owners of these to end them.",
         dashboard=FLEET_BOARD,
     )
 

@@ -7,12 +7,19 @@ from pathlib import Path
 from exporter.config.parse import duration
 
 INSPECT, ADVISE, TRANSLATE, IS = "inspect", "advise", "translate", "is"
+WHY, WAITING = "why", "waiting"
 DEMO_SCENARIO = "showcase"
 _FORMATS = ("text", "json", "csv")
 _PROMETHEUS = (
     "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To reach "
     "one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and then "
     "--prometheus-url http://localhost:9090"
+)
+
+_KUBERNETES = (
+    "Reads pods and nodes from the Kubernetes API, with the kubeconfig of kubectl, and what is known of GPUs "
+    "from the Prometheus that scrapes the nodes (--prometheus-url). Without the API, they come from "
+    "kube-state-metrics, as far as it reports them. Nothing is changed"
 )
 
 
@@ -170,6 +177,34 @@ def _is_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _PROMETHEUS
 
 
+def _pod(text: str) -> tuple[str, str]:
+    """Return the namespace and the name of a pod."""
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/POD")
+    return namespace, name
+
+
+def _why_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pod", type=_pod, metavar="NAMESPACE/POD", help="the pod that waits")
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+    parser.epilog = _KUBERNETES
+
+
+def _waiting_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--namespace",
+        "-n",
+        action="extend",
+        type=_names,
+        default=[],
+        metavar="NAMESPACE",
+        help="list the pods in this namespace only. Repeatable, or several with commas. Default: all",
+    )
+    parser.add_argument("--output", "-o", choices=_FORMATS, default="text", help="Default: text")
+    parser.epilog = _KUBERNETES
+
+
 def _translate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="rules, dashboards or triggers, as YAML or JSON; - is stdin"
@@ -203,6 +238,8 @@ HELP = {
     ADVISE: "print which slice would fit each workload of the cluster, from seven days in a Prometheus",
     IS: "print what a pod holds and uses of which GPU, from a Prometheus; exit code 0: it holds or uses one, "
     "1: something could not be read, 3: it held one, 4: no such pod is known to have held one",
+    WHY: "print why a pod waits, and what is nearest to help",
+    WAITING: "print the pods of the cluster that wait for a device, and what is nearest to help each",
 }
 OPTIONS = {
     "demo": _demo_options,
@@ -215,4 +252,6 @@ OPTIONS = {
     INSPECT: _inspect_options,
     ADVISE: _advise_options,
     IS: _is_options,
+    WHY: _why_options,
+    WAITING: _waiting_options,
 }

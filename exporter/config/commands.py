@@ -9,11 +9,11 @@ NODE_COMMANDS = ("serve", "demo", "snapshot", "doctor", "record", "metrics")
 """Those that poll a node, real or simulated."""
 MACHINE_COMMANDS = tuple(name for name in NODE_COMMANDS if name != "demo")
 """Those that poll this machine; a simulated node has its own paths and name."""
-CLUSTER_COMMANDS = ("hub", "inspect", "advise", "is")
+CLUSTER_COMMANDS = ("hub", "inspect", "advise", "is", "why", "waiting")
 """Those about a cluster, from a Prometheus."""
 PROMETHEUS_COMMANDS = (*CLUSTER_COMMANDS, "doctor")
 """Those that read a Prometheus; the doctor reads its rules."""
-KUBERNETES_COMMANDS = (*MACHINE_COMMANDS, "hub")
+KUBERNETES_COMMANDS = (*MACHINE_COMMANDS, "hub", "why", "waiting")
 """Those that may use the Kubernetes API: for a node and its pods, or for the whole cluster."""
 SERVING_COMMANDS = ("serve", "demo", "hub")
 """Those that serve pages."""

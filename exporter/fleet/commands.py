@@ -12,9 +12,11 @@ from exporter.fleet.cluster_advice import advice_text, cluster_advice_json
 from exporter.fleet.cluster_source import ClusterWatch, api_of_hub
 from exporter.fleet.csv_tables import holders_csv, missing_holders, nodes_csv
 from exporter.fleet.json_data import inspection_json
+from exporter.fleet.model import Node
 from exporter.fleet.narrowed import inspection_of, read_advice_of
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
+from exporter.fleet.pages.waiting_routes import WaitingPages
 from exporter.fleet.pod import read_pod
 from exporter.fleet.pod_json import pod_json
 from exporter.fleet.pod_text import pod_text
@@ -22,6 +24,7 @@ from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.request_headers import HeaderError
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError
 from exporter.fleet.text import inspection_text
+from exporter.fleet.waiting_watch import WaitingWatch
 from exporter.fleet.watch import Inspection, Watch, inspect
 from exporter.formats.advice import advice_csv
 from exporter.output import print_text, terminal_width
@@ -96,22 +99,33 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
         prometheus = prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         cluster = ClusterWatch(prometheus, api_of_hub(settings))
-        ticker = Ticker()
+        waiting = WaitingWatch(
+            prometheus, lambda: cluster.view, lambda: watch.newest.advice.found, interval=refresh
+        )
+        ticker, only = Ticker(), tuple(namespaces)
         app = make_hub_app(
-            FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price, tuple(namespaces)),
+            FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price, only),
             ticker,
+            waiting=WaitingPages(lambda: waiting.newest, lambda: _nodes(watch), node_url, only),
             prefix=settings.route_prefix or "",
             frame_ancestors=settings.frame_ancestors,
         )
         server = Server(app, settings.listen, access=access)
         url = await server.start()
-        watching = asyncio.create_task(_together(watch.run(ticker.tick), cluster.run()))
+        watching = asyncio.create_task(
+            _together(watch.run(ticker.tick), cluster.run(), waiting.run(ticker.tick))
+        )
         announce(url)
         try:
             await run_until(shutdown, watching)
         finally:
             await server.stop()
             await prometheus.close()
+
+
+def _nodes(watch: Watch) -> tuple[Node, ...]:
+    fleet = watch.newest.fleet
+    return fleet.nodes if fleet else ()
 
 
 async def _together(*works: Coroutine[Any, Any, None]) -> None:

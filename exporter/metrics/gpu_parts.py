@@ -11,6 +11,12 @@ def _unshared(reading: MigReading) -> MigReading | None:
     return None if reading.memory_shared else reading
 
 
+def _placement(reading: MigReading) -> str:
+    if reading.gi_start is None or not reading.gi_size:
+        return ""
+    return f"{reading.gi_start}:{reading.gi_size}"
+
+
 _READING = MIG_ROWS.of(lambda row: row.reading, "core")
 _MEMORY = _READING.of(_unshared).of(lambda reading: reading.memory, "memory")
 _BAR1 = _READING.standard.reading("bar1").of(_unshared).of(lambda reading: reading.bar1, "bar1")
@@ -19,9 +25,10 @@ _SHARING = MIG_ROWS.grouped("sharing")
 # Families of MIG devices (MigRow).
 MIG: tuple[AnyFamily, ...] = (
     _READING.info(
-        "info{gi, ci}",
-        "Identity of a MIG device: compute instance ci in GPU instance gi of the GPU uuid.",
-        lambda mig: (str(mig.gi), str(mig.ci)),
+        "info{gi, ci, placement}",
+        "Identity of a MIG device: compute instance ci in GPU instance gi of the GPU uuid. placement: "
+        "start:size of the GPU instance in memory slices; empty if the driver does not report it.",
+        lambda mig: (str(mig.gi), str(mig.ci), _placement(mig)),
     ),
     _MEMORY.gauge(
         "memory_total_bytes",

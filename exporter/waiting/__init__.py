@@ -1,5 +1,7 @@
-"""Why a pod waits: the filters of the default scheduler on the objects of a cluster.
+"""Why a pod waits, and what would help: the default scheduler's filters on the objects of a cluster.
 
 Pure functions of plain records, made by ``exporter.kubernetes``. ``objects`` are the records; ``filters`` and
 ``devices`` decide node by node as the scheduler does, and say so if they cannot; ``verdict`` joins them.
+``answer`` is all that is said of a pod. ``ways`` are changes that would help it, by the objects and
+``gpu_facts``, each tried by ``trial``.
 """

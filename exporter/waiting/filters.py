@@ -36,6 +36,7 @@ class Reason(NamedTuple):
     resource: str = ""  # the resource that does not suffice
     needed: int = 0
     free: int = 0
+    capacity: int = 0  # of the node
 
 
 class Finding(NamedTuple):
@@ -210,7 +211,7 @@ def _insufficient(name: str, needed: int, free: int, capacity: int) -> Reason:
     """Return the reason, one for all nodes that are alike: there may be thousands."""
     message = "Too many pods" if name == "pods" else f"Insufficient {name}"
     words = f"{max(free, 0)} of {capacity} {name} free, {needed} requested"
-    return Reason(message, words, name, needed, free)
+    return Reason(message, words, name, needed, free, capacity)
 
 
 def anti_affinity(pod: WaitingPod, node: ClusterNode, state: ClusterState) -> Finding | None:

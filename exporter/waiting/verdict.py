@@ -5,7 +5,7 @@ Of each node: "no", with the filter that fails and its reasons; "not judged", wi
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
@@ -26,7 +26,7 @@ ORDER: Final = (
     *("PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"),
 )
 """The filters of the default scheduler, in the order in which they may reject a node."""
-_ABORTS: Final = "whether an error ends the attempt of the scheduler"
+ABORTS: Final = "whether an error ends the attempt of the scheduler"
 Answer = Literal["no", "not judged", "fits"]
 
 
@@ -87,12 +87,13 @@ class _Stage(NamedTuple):
 
 
 class Judge:
-    """Judges pods by the objects of a cluster."""
+    """Judges pods by the objects of a cluster, on all nodes or only on some."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, only: Iterable[str] | None = None) -> None:
         self._state = ClusterState(objects)
         self._devices = Devices(self._state)
-        self._nodes = tuple(objects.nodes[name] for name in sorted(objects.nodes))
+        names = objects.nodes if only is None else only
+        self._nodes = tuple(objects.nodes[name] for name in sorted(names))
         self._known: dict[Hashable, PodVerdicts] = {}
         self._judged: Mapping[str, Filter] = {
             "NodeName": filters.node_name,
@@ -104,14 +105,19 @@ class Judge:
             "DynamicResources": self._devices.claims,
         }
 
+    @property
+    def state(self) -> ClusterState:
+        """The objects, arranged for the filters."""
+        return self._state
+
     def judge(self, pod: WaitingPod) -> PodVerdicts:
         """Return the verdicts of a pod on all nodes; pods that ask for the same share them."""
-        asked = self._asked(pod)
+        asked = self.asked(pod)
         if asked not in self._known:
             self._known[asked] = self._judge(pod)
         return replace(self._known[asked], pod=pod.key)
 
-    def _asked(self, pod: WaitingPod) -> Hashable:
+    def asked(self, pod: WaitingPod) -> Hashable:
         """Return all of a pod that its verdicts depend on."""
         items = (pod.requests, pod.selector, pod.labels if self._state.guards else {})
         single = (pod.uid, pod.priority) if self._state.nominated else ()
@@ -133,7 +139,7 @@ class Judge:
         answers = [_verdict(pod, node, self._state, stages, names) for node in self._nodes]
         verdicts = [verdict for verdict, _ in answers]
         if any(may_abort for _, may_abort in answers):
-            verdicts = [_doubted(each, _ABORTS) for each in verdicts]
+            verdicts = [_doubted(each, ABORTS) for each in verdicts]
         for remark in _gates(pod):
             verdicts = [_doubted(each, remark) for each in verdicts]
         return PodVerdicts(pod.key, tuple(verdicts), _gates(pod))

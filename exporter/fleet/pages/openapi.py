@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from exporter.fleet.pages.waiting_schema import SCHEMAS
 from exporter.web.kit.http.responses import ADVICE_TYPES, CONTENT_TYPES
 from exporter.web.kit.openapi import describe
 from exporter.web.kit.openapi.advice_schema import advice_schema
@@ -17,6 +18,12 @@ _NAMESPACE = {
         "Only the holders in this namespace: its row, idle holders and advice. Sums of nodes and totals stay"
         " those of all. Repeatable, or several with commas.",
         {"type": "array", "items": {"type": "string", "pattern": f"^{_NAMES}(,{_NAMES})*$"}},
+    )
+}
+_WAITING_NAMESPACE = {
+    "namespace": describe.Parameter(
+        "Only the pods in this namespace. Repeatable, or several with commas.",
+        _NAMESPACE["namespace"].schema,
     )
 }
 _ABOUT = """\
@@ -49,6 +56,21 @@ OPERATIONS: describe.Operations = {
         {describe.JSON: "ClusterAdvice", describe.CSV: ""},
         parameters={**describe.format_of(ADVICE_TYPES), **_NAMESPACE},
         refusals=(404, 503),
+    ),
+    "/api/v1/waiting": describe.Operation(
+        "waiting",
+        "The pods that wait for a device, with why, and what is nearest to help.",
+        {describe.JSON: "Waiting", describe.TEXT: "", describe.CSV: ""},
+        parameters={**describe.format_of(FLEET_TYPES), **_WAITING_NAMESPACE},
+        refusals=(404, 503),
+    ),
+    "/waiting": describe.Operation(
+        "waiting_text",
+        "The pods that wait as text.",
+        {describe.TEXT: ""},
+        parameters=_WAITING_NAMESPACE,
+        refusals=(404, 503),
+        words="For clients that accept HTML a page, which is not described here.",
     ),
     describe.PATH: describe.DESCRIBE,
     "/metrics": describe.Operation("metrics", "Series of the hub itself.", {describe.TEXT: ""}, tagged=False),
@@ -170,5 +192,5 @@ def document() -> Schema:
     advice = advice_schema({"problems": listed({"type": "string"}, "Queries that failed."), **_FAILURE})
     schemas = {name: whole(fields) for name, fields in _FIELDS.items()}
     return describe.description(
-        _ABOUT, OPERATIONS, {"FleetRead": whole(_READ), "ClusterAdvice": advice, **schemas}
+        _ABOUT, OPERATIONS, {"FleetRead": whole(_READ), "ClusterAdvice": advice, **schemas, **SCHEMAS}
     )

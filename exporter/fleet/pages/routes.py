@@ -2,14 +2,12 @@
 
 import json
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from aiohttp import web
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 
 from exporter.concurrency import in_thread
 from exporter.exposition import SelfMetrics
@@ -19,11 +17,14 @@ from exporter.fleet.json_data import fleet_json
 from exporter.fleet.model import ORDERS
 from exporter.fleet.narrowed import advice_of, read_of, unknown_names, unknown_words
 from exporter.fleet.pages import openapi as hub_openapi
+from exporter.fleet.pages.hub_metrics import HubMetrics, WaitingMetrics
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.tables import Orders
+from exporter.fleet.pages.waiting_routes import WaitingPages, WaitingRoutes
 from exporter.fleet.targets import some_names
 from exporter.fleet.text import fleet_text
+from exporter.fleet.waiting_watch import WaitingRead
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_csv
 from exporter.web.kit.application import build_app
@@ -172,14 +173,20 @@ def _failure(read: FleetRead | AdviceRead) -> dict[str, str | float | None]:
 
 
 def make_hub_app(
-    pages: FleetPages, ticker: Ticker, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
+    pages: FleetPages,
+    ticker: Ticker,
+    *,
+    waiting: WaitingPages | None = None,
+    prefix: str = "",
+    frame_ancestors: Sequence[str] = (),
 ) -> web.Application:
     """Return the application of the hub, also served below ``prefix``.
 
-    ``ticker`` ticks with each read of the cluster.
+    ``ticker`` ticks with each read of the cluster. Without ``waiting`` nothing is known of pods that wait.
     """
     streams = Broadcaster(ticker)
-    routes = _Routes(pages, streams)
+    waiting = waiting or WaitingPages(WaitingRead, tuple, NodeUrl())
+    routes = _Routes(pages, streams, waiting)
     app = build_app(
         [
             web.get("/", routes.page),
@@ -187,6 +194,7 @@ def make_hub_app(
             web.get("/live/fleet", routes.live),
             web.get("/api/v1/fleet", routes.document),
             web.get("/api/v1/advice", routes.advice),
+            *WaitingRoutes(waiting, streams, routes.namespaces).table(),
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),
@@ -201,10 +209,11 @@ def make_hub_app(
 
 
 class _Routes:
-    def __init__(self, pages: FleetPages, streams: Broadcaster) -> None:
+    def __init__(self, pages: FleetPages, streams: Broadcaster, waiting: WaitingPages) -> None:
         self._pages, self._streams = pages, streams
         self._registry = SelfMetrics().registry
-        self._registry.register(_HubMetrics(pages.current))
+        self._registry.register(HubMetrics(pages.current))
+        self._registry.register(WaitingMetrics(waiting.current))
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the cluster: to browsers as a page, to programs such as curl as text."""
@@ -222,7 +231,7 @@ class _Routes:
     async def document(self, request: web.Request) -> web.Response:
         """Return the cluster in the requested format."""
         wanted = requested_format(request, hub_openapi.FLEET_TYPES)
-        names = self._namespaces(request)
+        names = self.namespaces(request)
         self._pages.require_known(names)
         body = await self._pages.document(wanted, names)
         headers = _saved_as("nodes") if wanted == "csv" else {}
@@ -231,7 +240,7 @@ class _Routes:
     async def advice(self, request: web.Request) -> web.Response:
         """Return the advice in the requested format; 503 with the reason while there is none."""
         wanted = requested_format(request, ADVICE_TYPES)
-        names = self._namespaces(request)
+        names = self.namespaces(request)
         read = self._pages.current().advice
         if read.found is None:
             return web.Response(status=503, text=f"{read.error}\n")
@@ -250,9 +259,10 @@ class _Routes:
 
     def _orders(self, request: web.Request) -> Orders:
         orders = {name: one_of(request.query, name, keys) or "" for name, keys in ORDERS.items()}
-        return Orders(namespace=self._namespaces(request), **orders)
+        return Orders(namespace=self.namespaces(request), **orders)
 
-    def _namespaces(self, request: web.Request) -> tuple[str, ...]:
+    def namespaces(self, request: web.Request) -> tuple[str, ...]:
+        """Return the namespaces that a request asks for, () for all that the hub shows."""
         names = short_texts(request.query, "namespace", hub_openapi.LONGEST_NAME)
         self._pages.require_shown(names)
         return names
@@ -261,32 +271,3 @@ class _Routes:
         """Return 200 if there is data to show, else 503."""
         done = self._pages.current().fleet is not None
         return web.Response(status=200 if done else 503, text="ok\n" if done else "no data yet\n")
-
-
-class _HubMetrics(Collector):
-    def __init__(self, current: Callable[[], FleetRead]) -> None:
-        self._current = current
-
-    def collect(self) -> Iterator[Metric]:
-        read = self._current()
-        yield _counter("reads", "Reads of the cluster from Prometheus, failed ones too.", read.reads)
-        yield _counter("read_failures", "Reads of the cluster that failed.", read.failures)
-        succeeded = bool(read.reads) and not read.error
-        yield _gauge("up", "1 if the newest read of the cluster succeeded.", int(succeeded))
-        if read.read_at is not None:
-            text = "Unix time of the newest successful read of the cluster."
-            yield _gauge("last_success_timestamp_seconds", text, read.read_at)
-        if read.seconds is not None:
-            yield _gauge("read_duration_seconds", "Duration of the newest read of the cluster.", read.seconds)
-        if read.fleet is not None:
-            yield _gauge("nodes", "Nodes that Prometheus has series of.", len(read.fleet.nodes))
-            yield _gauge("nodes_silent", "Nodes that do not answer.", len(read.fleet.silent))
-            yield _gauge("problems", "Queries of the newest read that failed.", len(read.fleet.problems))
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(f"gpuslice_hub_{name}", text, value=value)
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"gpuslice_hub_{name}", text, value=value)

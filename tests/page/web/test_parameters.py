@@ -28,6 +28,7 @@ from exporter.web.kit.live.broadcaster import LONGEST_TAG, Ticker
 from exporter.web.node.app import make_app
 from exporter.web.node.openapi import operations as node
 from exporter.web.node.parameters import SPAN_PATTERN
+from tests.fleet.waiting_cluster import waiting_pages
 from tests.page.web.views_reading import snapshot
 from tests.site import site_of
 from tests.together.end_to_end.serving import serving
@@ -55,6 +56,7 @@ FOLLOWING = {"since": {"type": "string", "minLength": 1, "maxLength": LONGEST_TA
 FIGURES = {"range": {"type": "string", "pattern": f"^{SPAN_PATTERN}$"}, "format": {"enum": ["json"]}}
 NAMESPACES = hub.OPERATIONS["/"].parameters["namespace"].schema
 SORTED = {name: {"enum": list(keys)} for name, keys in ORDERS.items()} | {"namespace": NAMESPACES}
+WAITING = {"namespace": NAMESPACES}
 HOLDER = "holder/{namespace}/{pod}/{container}"
 PAGES = {
     "node": {
@@ -62,7 +64,12 @@ PAGES = {
         **{f"/live/{path}": QUERY | FOLLOWING for path in ("", "doctor", "gpu/{uuid}", HOLDER)},
         **{f"/figures/{path}": FIGURES for path in ("node", "gpu/{uuid}", HOLDER)},
     },
-    "hub": {"/": SORTED, "/fleet": SORTED, "/live/fleet": SORTED | FOLLOWING},
+    "hub": {
+        "/": SORTED,
+        "/fleet": SORTED,
+        "/live/fleet": SORTED | FOLLOWING,
+        "/live/waiting": WAITING | FOLLOWING,
+    },
 }
 """The routes that pages use, with the schemas of their parameters."""
 Urls = dict[str, str]
@@ -193,7 +200,7 @@ def _hub() -> web.Application:
     fleet = Fleet(at=1.0, window=3600.0, all_namespaces=False)
     look = FleetRead(reads=1, fleet=fleet, read_at=1.0, error="away", failing_since=1.0, advice=ADVICE)
     pages = FleetPages(lambda: look, NodeUrl())
-    return make_hub_app(pages, Ticker())
+    return make_hub_app(pages, Ticker(), waiting=waiting_pages())
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,7 @@ EDGES = (
     Edge("MigFragmented", 4.02, 3.97, "adjacent_free", "{}x70", 70),
     Edge("MigInstanceUnallocated", 1439, 1440),
     Edge("CapacityExhausted", 29, 30),
+    Edge("PodsWaitForIdle", 19, 20),
     Edge("MemoryOvercommitted", 14, 15),
     Edge("MemoryOvercommitted", 42.9e9, 43.2e9, "memory_entitled", "{}x30", 30),
     Edge("ReplicaMismatch", 14, 15),

@@ -14,7 +14,9 @@ from alerts.thresholds import load_thresholds
 from exporter.cli import HELP, OPTIONS
 from exporter.config import add_options
 from exporter.exposition import SelfMetrics
+from exporter.fleet.pages.hub_metrics import WaitingMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS
+from tests.fleet.waiting_cluster import waiting_read
 from tests.product.alerts.committed import NAME, ROOT, Rules, checked_alerts, texts_of, write_units
 from tests.tools import tool
 
@@ -36,7 +38,7 @@ Units = dict[str, dict[str, Any]]
 def metric_labels() -> dict[str, set[str]]:
     """Return the labels that each of the exporter's series may have."""
     labels = {family.name: {*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES}
-    for metric in SelfMetrics().registry.collect():
+    for metric in (*SelfMetrics().registry.collect(), *WaitingMetrics(waiting_read).collect()):
         for sample in metric.samples:
             labels[sample.name] = set(sample.labels)
     return labels

@@ -1,0 +1,176 @@
+"""The answer to why a pod waits: what it asks for, why nodes are out, and what is nearest to help."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from exporter.waiting.filters import Reason
+from exporter.waiting.gpu_facts import GpuFacts
+from exporter.waiting.lack import RESOURCES, Search, devices_of, is_device
+from exporter.waiting.objects import Objects, WaitingPod
+from exporter.waiting.trial import Trials
+from exporter.waiting.verdict import Judge, PodVerdicts, Verdict
+from exporter.waiting.way import NotHelping, Way
+from exporter.waiting.ways import find_ways
+from exporter.waiting.ways_by_requests import advised
+
+
+class Offer(NamedTuple):
+    """One resource that the pod asks for, on the nodes that nothing but resources keeps it from."""
+
+    resource: str
+    requested: int
+    nodes: int  # that offer it
+    slices: int  # offered there
+    free: int
+    most_free: int  # on one node
+
+
+class Out(NamedTuple):
+    """Nodes that are out for one reason."""
+
+    nodes: int
+    words: str
+    example: str  # one of the nodes
+    held: bool  # whether these offer what the pod asks for, and lack nothing else
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Why one pod waits."""
+
+    pod: WaitingPod
+    seconds: float  # for which it has waited
+    nodes: int | None  # of the cluster; None: nodes or pods are not known, so that it is not judged
+    near: int = 0  # nodes that nothing but resources or devices keeps it from
+    offers: tuple[Offer, ...] = ()
+    out: tuple[Out, ...] = ()  # the most nodes first
+    fits: int = 0  # nodes that pass all filters
+    passes: int = 0  # nodes that pass all that is judged, but not all is
+    # What is not judged of the pod on any node, and what holds for it as a whole.
+    unjudged: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    before: str = ""  # why the scheduler looks at no node, "" if it does
+    ahead: int | None = None  # pods that wait for the same and come first; None: it asks for no device
+    ways: tuple[Way, ...] = ()
+    not_helping: tuple[NotHelping, ...] = ()
+
+
+class Answering:
+    """Answers for the pods of one cluster at one time."""
+
+    def __init__(self, objects: Objects, facts: GpuFacts, now: float) -> None:
+        self._objects, self._facts, self._now = objects, facts, now
+        self._judge = Judge(objects)
+        self._trials = Trials(objects)
+        self._allocatable = {name: node.allocatable for name, node in objects.nodes.items()}
+        # Pods that ask for the same have the same answer, but for what the advice says of their workload.
+        self._known: dict[Any, Answer] = {}
+
+    def answer(self, pod: WaitingPod) -> Answer:
+        """Return the answer for a pod."""
+        alike = (self._judge.asked(pod), bool(pod.gates), *advised(self._facts, pod))
+        if alike not in self._known:
+            self._known[alike] = self._answer(pod)
+        waits = max(self._now - pod.since, 0.0)
+        return replace(self._known[alike], pod=pod, seconds=waits, ahead=_ahead(pod, self._objects))
+
+    def _answer(self, pod: WaitingPod) -> Answer:
+        verdicts = self._judge.judge(pod)
+        search = Search(
+            pod=pod,
+            verdicts=verdicts,
+            trials=self._trials,
+            taken=self._judge.state.taken,
+            allocatable=self._allocatable,
+            facts=self._facts,
+        )
+        ways, not_helping = find_ways(search)
+        unjudged = {words for each in verdicts.verdicts for words in each.unjudged}
+        return Answer(
+            pod=pod,
+            seconds=0.0,
+            nodes=len(verdicts.verdicts),
+            near=sum(map(_near, verdicts.verdicts)),
+            offers=tuple(_offer(search, name, count) for name, count in sorted(devices_of(pod).items())),
+            out=() if verdicts.before else _out(verdicts),
+            fits=verdicts.count("fits"),
+            passes=verdicts.count("not judged"),
+            unjudged=tuple(sorted(unjudged.difference(verdicts.remarks))),
+            remarks=verdicts.remarks,
+            before=verdicts.before.words if verdicts.before else "",
+            ways=ways,
+            not_helping=not_helping,
+        )
+
+
+def unjudged_answer(pod: WaitingPod, now: float) -> Answer:
+    """Return the answer for a pod while nodes or pods are not known."""
+    return Answer(pod=pod, seconds=max(now - pod.since, 0.0), nodes=None)
+
+
+def asks_for_devices(pod: WaitingPod) -> bool:
+    """Return whether a pod waits for a device: an extended resource, or a claim."""
+    return bool(devices_of(pod) or pod.claims)
+
+
+def _offer(search: Search, resource: str, count: int) -> Offer:
+    """Return what there is of a resource on nodes that the pod may go to."""
+    near = [each.node for each in search.verdicts.verdicts if _near(each)]
+    offering = [node for node in near if search.allocatable[node].get(resource, 0) > 0]
+    free = [max(search.free(node, resource), 0) for node in offering]
+    slices = sum(search.allocatable[node][resource] for node in offering)
+    return Offer(resource, count, len(offering), slices, sum(free), max(free, default=0))
+
+
+def _near(verdict: Verdict) -> bool:
+    return verdict.answer != "no" or verdict.filter in {RESOURCES, "DynamicResources"}
+
+
+def _out(verdicts: PodVerdicts) -> tuple[Out, ...]:
+    """Return the reasons by which nodes are out, each node counted once."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, Verdict] = {}
+    for each in verdicts.verdicts:
+        if each.answer == "no":
+            words = _words(each)
+            counts[words] += 1
+            examples.setdefault(words, each)
+    return tuple(
+        Out(count, words, examples[words].node, _held(examples[words]))
+        for words, count in counts.most_common()
+    )
+
+
+def _held(verdict: Verdict) -> bool:
+    """Return whether a node only lacks devices that it offers."""
+    return verdict.filter == RESOURCES and all(
+        is_device(reason.resource) and reason.capacity > 0 for reason in verdict.reasons
+    )
+
+
+def _words(verdict: Verdict) -> str:
+    """Return why a node is out, alike for all nodes on which the same resources are missing."""
+    if verdict.filter != RESOURCES:
+        return "; ".join(reason.words for reason in verdict.reasons)
+    return " and ".join(sorted(map(_lack, verdict.reasons)))
+
+
+def _lack(reason: Reason) -> str:
+    if not reason.resource:
+        return reason.words
+    none = is_device(reason.resource) and reason.capacity <= 0
+    return f"without {reason.resource}" if none else f"short of {reason.resource}"
+
+
+def _ahead(pod: WaitingPod, objects: Objects) -> int | None:
+    """Return how many pods that wait for the same device come first: by priority, then by age."""
+    devices = devices_of(pod).keys()
+    if not devices:
+        return None
+    others = (each for each in objects.waiting if each.uid != pod.uid and not each.gates)
+    return sum(_before(each, pod) and not devices.isdisjoint(devices_of(each)) for each in others)
+
+
+def _before(other: WaitingPod, pod: WaitingPod) -> bool:
+    return (-other.priority, other.created) < (-pod.priority, pod.created)

@@ -1,0 +1,68 @@
+"""Changes of one node carried out in thought, to see whether a waiting pod would then fit it.
+
+Only that pod is judged: others that wait may take what becomes free.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from exporter.waiting.filters import CORDON
+from exporter.waiting.objects import Amounts, ClusterNode, Objects, PlacedPod, PodKey, WaitingPod
+from exporter.waiting.verdict import Judge, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is different of a node, or of the pod."""
+
+    node: str
+    gone: AbstractSet[PodKey] = frozenset()  # pods that have left it
+    # What it offers more of each resource, less if negative.
+    offers: Mapping[str, int] = field(default_factory=dict)
+    uncordoned: bool = False
+    requests: Amounts | None = None  # of the pod, instead of its own
+
+
+class Trials:
+    """Judges pods after changes of a node."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._guards = tuple(pod for pod in objects.placed if pod.avoids)
+        by_node: defaultdict[str, list[PlacedPod]] = defaultdict(list)
+        for pod in objects.placed:
+            by_node[pod.node].append(pod)
+        self._by_node = dict(by_node)
+        # Pods that are ending, by node.
+        self.ending = {
+            node: tuple(pod for pod in pods if pod.ending and all(pod.key)) for node, pods in by_node.items()
+        }
+
+    def pod(self, node: str, key: PodKey) -> PlacedPod | None:
+        """Return a pod of a node by name, None if it is not there."""
+        return next((pod for pod in self._by_node.get(node, ()) if pod.key == key), None)
+
+    def after(self, pod: WaitingPod, change: Change) -> Verdict:
+        """Return the verdict of a pod on the node after a change."""
+        stay = [each for each in self._by_node.get(change.node, ()) if each.key not in change.gone]
+        elsewhere = [each for each in self._guards if each.node != change.node]
+        changed = {change.node: _changed(self._objects.nodes[change.node], change)}
+        # Other nodes matter only as places of pods that keep others out.
+        nodes = {**self._objects.nodes, **changed} if self._guards else changed
+        objects = replace(self._objects, nodes=nodes, placed=(*stay, *elsewhere))
+        asking = pod if change.requests is None else replace(pod, requests=change.requests)
+        (verdict,) = Judge(objects, (change.node,)).judge(asking).verdicts
+        return verdict
+
+
+def _changed(node: ClusterNode, change: Change) -> ClusterNode:
+    allocatable = dict(node.allocatable)
+    for name, count in change.offers.items():
+        allocatable[name] = max(allocatable.get(name, 0) + count, 0)
+    if not change.uncordoned:
+        return replace(node, allocatable=allocatable)
+    # The node controller puts a taint on a cordoned node, and takes it away with the cordon.
+    taints = tuple(taint for taint in node.taints if (taint.key, taint.effect) != (CORDON.key, CORDON.effect))
+    return replace(node, allocatable=allocatable, taints=taints, cordoned=False)

@@ -1,0 +1,127 @@
+"""Why a pod waits, as text for a terminal, JSON and CSV."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+from exporter.fleet.pages import openapi
+from exporter.fleet.waiting import Waiting, answer_all, answer_one, narrowed
+from exporter.fleet.waiting_data import COLUMNS, waiting_csv, waiting_json
+from exporter.fleet.waiting_text import waiting_text, why_text
+from exporter.waiting.objects import PodKey
+from exporter.wording import TIMES, UNKNOWN
+from tests.fleet.waiting_cluster import NOW, facts, holder, objects, view, waiting_pods, waits
+
+HOSTILE = "=cmd|x\x1b[2J\u202e\n<script>"
+ANSWER = f"""\
+ml/train-7 waits 42 min for 1 {TIMES} nvidia.com/mig-3g.40gb (and 8 CPU, 64.0 GiB)
+  4 nodes offer nvidia.com/mig-3g.40gb: 4 slices, all held.
+  11 of 15 nodes are out: 8 by node selector zone=a, 1 without nvidia.com/mig-3g.40gb, 1 cordoned, 1
+  by taint team=vision:NoSchedule.
+     NEAREST                                                                     WHO IS ASKED
+  1  scale down ml/notebook-7 on gpu-3, idle for 9 h 12 min                      its owner
+  2  add 1 {TIMES} 3g.40gb to GPU 2 of gpu-7, at free memory slices 4-7                who partitions GPUs
+       nvidia-smi mig -i 2 -cgi 3g.40gb:4 -C
+     but the device plugin has to list its devices again
+  3  repair GPU 5 of gpu-2 (needs reset): 2 {TIMES} nvidia.com/mig-3g.40gb of it are   on-call
+     unhealthy
+  would not help: GPU 0 of gpu-9 has 6 free memory slices, but no place of a 3g.40gb is free
+  2 pods that wait for the same come first, by priority, then age.
+
+Known: pods 3 s ago, nodes 4 s ago, GPUs 12 s ago; from the Kubernetes API.
+"""
+
+
+def why(name: str, waiting: Waiting | None = None) -> str:
+    """Return the text about one pod."""
+    key = PodKey("ml", name)
+    return why_text(answer_one(view(), facts(), NOW, key) if waiting is None else waiting, key, 100)
+
+
+def test_the_whole_answer():
+    assert why("train-7") == ANSWER
+    assert max(map(len, ANSWER.splitlines())) <= 100
+
+
+def test_a_pod_that_runs_or_is_not_there_is_said_to_be_so():
+    assert why("notebook-7").startswith("ml/notebook-7 does not wait: it is on node gpu-3.\n")
+    assert why("nothing").startswith("No pod ml/nothing waits: there is none of this name")
+
+
+def test_what_another_scheduler_does_is_not_judged():
+    text = why("batch-0")
+
+    assert "Scheduler volcano: its queues are not read here." in text
+    assert "NEAREST" not in text
+
+
+def test_what_cannot_be_judged_is_said_and_no_help_is_claimed():
+    text = why("volume-0")
+
+    assert "8 nodes may have room; not judged: volumes." in text
+    assert "NEAREST" not in text
+
+
+def test_unknown_pods_and_failures_are_said():
+    unknown = replace(view(), objects=None, waiting=None, failures=("the API server denies access",))
+    waiting = answer_all(unknown, facts(), NOW)
+
+    for text in (waiting_text(waiting, 100), why("train-7", waiting)):
+        assert "The pods of the cluster are not known." in text
+        assert "! not known: the API server denies access." in text
+
+
+def test_the_list_has_a_row_for_each_pod_and_counts_others():
+    text = waiting_text(waiting_pods(), 140)
+
+    rows = [line for line in text.splitlines() if line.startswith("ml/")]
+    assert [row.split()[0] for row in rows][:2] == ["ml/batch-0", "ml/train-7"]
+    assert "1 other pod waits without asking for a device." in text
+    assert "No pod waits for a device in other." in waiting_text(narrowed(waiting_pods(), ["other"]), 100)
+
+
+def test_hostile_names_stay_on_their_line():
+    known = objects(
+        waiting=(waits(HOSTILE, 5, owner=HOSTILE),), placed=(holder(HOSTILE, "gpu-3", ending=True),)
+    )
+    waiting = answer_all(view(known), facts(), NOW)
+
+    for text in (waiting_text(waiting, 200), why(HOSTILE, waiting)):
+        assert all(line.isprintable() for line in text.splitlines())
+        assert "\\x1b" in text
+    (row,) = csv.DictReader(io.StringIO(waiting_csv(waiting)))
+    assert row["pod"].startswith("'=")
+    json.loads(json.dumps(waiting_json(waiting)))
+
+
+def test_the_csv_has_the_columns_and_an_empty_cell_for_what_is_unknown():
+    rows = list(csv.DictReader(io.StringIO(waiting_csv(waiting_pods()))))
+
+    by_name = {row["pod"]: row for row in rows}
+    assert tuple(rows[0]) == COLUMNS
+    assert by_name["train-7"]["nearest_kind"] == "idle"
+    assert by_name["train-7"]["would_help"] == "true"
+    assert by_name["whole-0"]["nearest"] == by_name["whole-0"]["would_help"] == ""
+    assert by_name["volume-0"]["not_judged"] == "volumes"
+
+
+def test_the_json_is_as_described():
+    document = waiting_json(waiting_pods())
+    schemas = openapi.document()["components"]["schemas"]
+
+    (train,) = [each for each in document["pods"] if each["pod"] == "train-7"]
+    assert document.keys() | {"error"} == schemas["Waiting"]["properties"].keys()
+    assert train.keys() == schemas["WaitingPod"]["properties"].keys()
+    assert train["ways"][0].keys() == schemas["Way"]["properties"].keys()
+    assert train["offers"][0].keys() == schemas["WaitingOffer"]["properties"].keys()
+    assert train["nodes_out"][0].keys() == schemas["NodesOut"]["properties"].keys()
+    assert [way["age_seconds"] for way in train["ways"]] == [12.0, 12.0, 12.0]
+
+
+def test_a_way_that_is_not_judged_wholly_may_not_be_said_to_help():
+    waiting = waits("a", 5, unjudged=("volumes",))
+    document = waiting_json(answer_all(view(objects(waiting=(waiting,))), facts(), NOW))
+
+    assert {way["would_help"] for way in document["pods"][0]["ways"]} == {None}
+    assert UNKNOWN not in json.dumps(document)
