@@ -59,11 +59,16 @@ class Search:
     doubts: Doubts
     # Of requests for all devices.
     taken: dict[DeviceName, OfferedDraDevice] = field(default_factory=dict)
+    # Whether such a request cannot be served.
+    in_vain: bool = False
     # Requests for a number of devices.
     wanted: list[ClaimRequest] = field(default_factory=list)
 
-    def take_up(self, requests: Sequence[ClaimRequest]) -> bool:
-        """Take up the requests of a claim; return False if one for all devices cannot be served."""
+    def take_up(self, requests: Sequence[ClaimRequest]) -> None:
+        """Take up the requests of a claim.
+
+        All are looked at, even if one is in vain: the scheduler may meet an error at each of them.
+        """
         size = 0
         for request in requests:
             self.doubts.add(*request.unread)
@@ -74,13 +79,13 @@ class Search:
                 size += request.count
                 continue
             chosen = self._all(request)
-            if chosen is not None and (not chosen or chosen.keys() & (self.in_use | self.taken.keys())):
-                return False
-            self.taken |= chosen or {}
-            size += len(chosen or ())
+            if chosen is not None:
+                used = chosen.keys() & (self.in_use | self.taken.keys())
+                self.in_vain = self.in_vain or not chosen or bool(used)
+                self.taken |= chosen
+                size += len(chosen)
         if size > MOST_DEVICES:
             self.doubts.add(f"a claim of more than {MOST_DEVICES} devices", abort=True)
-        return True
 
     def _all(self, request: ClaimRequest) -> dict[DeviceName, OfferedDraDevice] | None:
         """Return all devices that meet a request, None if that is in doubt."""
@@ -94,22 +99,25 @@ class Search:
         return None if doubts.words else chosen
 
     def matched(self) -> bool:
-        """Return whether the requests with a count can be matched with free devices."""
-        left = {pool.name: dict(pool.counters) for pool in self.pools}
-        if not all(take(left, device) for device in self.taken.values()):
-            return False
-        used = self.in_use | self.taken.keys()
+        """Return whether the requests that were taken up can be served."""
         pools = [pool for pool in self.pools if pool.usable]
-        free = [device for pool in pools for device in pool.devices if device.name not in used]
+        idle = [device for pool in pools for device in pool.devices if device.name not in self.in_use]
+        # Also of devices that requests for all take: the scheduler may look at them before.
+        suited = [
+            {device.name for device in idle if self._meets(request, device, self.doubts)}
+            for request in self.wanted
+        ]
+        free = [device for device in idle if device.name not in self.taken]
+        left = {pool.name: dict(pool.counters) for pool in pools}
         size = sum(request.count or 0 for request in self.wanted)
-        if size > len(free):
+        if self.in_vain or size > len(free) or not all(take(left, each) for each in self.taken.values()):
             return False
         if size > _MOST_SEARCHED:
             self.doubts.add(f"claims of more than {_MOST_SEARCHED} devices")
             return True
         slots: list[list[int]] = []
-        for request in self.wanted:
-            places = [place for place, device in enumerate(free) if self._meets(request, device, self.doubts)]
+        for request, names in zip(self.wanted, suited, strict=True):
+            places = [place for place, device in enumerate(free) if device.name in names]
             slots.extend([places] * (request.count or 0))
         if not any(device.counters for device in free) or not assigned(slots):
             return assigned(slots)

@@ -98,8 +98,7 @@ class Devices:
         search = Search(self.in_use, objects.classes, pools, doubts)
         for requests, unread in wanted:
             doubts.add(*unread)
-            if not search.take_up(requests):
-                return False
+            search.take_up(requests)
         return search.matched()
 
     @cached_property

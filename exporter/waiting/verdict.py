@@ -19,13 +19,13 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 # The kubelet refuses a pod for these, whichever scheduler has chosen the node.
 _OF_ALL_SCHEDULERS: Final = frozenset({"NodeAffinity", "NodeResourcesFit"})
 # What these filters decide may end the attempt of the scheduler before it looks at single nodes.
-_EARLY: Final = frozenset({"", "GangScheduling", "VolumeBinding"})
+_EARLY: Final = ("", "GangScheduling", "VolumeBinding")
 ORDER: Final = (
-    *("", "GangScheduling", "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"),
-    *("NodePorts", "NodeResourcesFit", "VolumeBinding", "PodTopologySpread", "InterPodAffinity"),
-    *("DynamicResources", "NodeDeclaredFeatures"),
+    *_EARLY,
+    *("NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
+    *("PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"),
 )
-"""The filters of the default scheduler, in its order."""
+"""The filters of the default scheduler, in the order in which they may reject a node."""
 ABORTS: Final = "whether an error ends the attempt of the scheduler"
 Answer = Literal["no", "not judged", "fits"]
 
@@ -209,7 +209,7 @@ def _verdict(
         unjudged += finding.unjudged
         may_abort = may_abort or finding.may_abort
         if finding.reasons:
-            first = not early and not unjudged
+            first = not unjudged
             return Verdict(node.name, "no", stage.name, finding.reasons, first, unjudged), may_abort
     return Verdict(node.name, "not judged" if unjudged else "fits", unjudged=unjudged), may_abort
 

@@ -194,6 +194,18 @@ def test_an_error_of_a_selector_on_one_node_stops_the_pod_on_all() -> None:
     assert verdicts.message() is None
 
 
+@pytest.mark.parametrize(
+    "other", [request(count=9), request(count=None, selectors=("false",)), request(count=None)]
+)
+def test_an_error_is_looked_for_even_if_another_request_is_in_vain(other: ClaimRequest) -> None:
+    """The scheduler may look at that request first, and then has an error instead of a message."""
+    failing = request("failing", selectors=(f"{OF}.profile == '3g'",))
+    objects = cluster(node(), claims=claim(other, failing), classes=CLASSES, slices=(piece(A, B),))
+
+    assert verdict(CLAIMING, objects).answer == "no"
+    assert judged(CLAIMING, objects).message() is None
+
+
 @given(st.lists(st.lists(st.integers(0, 4), unique=True), max_size=5))
 def test_slots_are_assigned_if_any_order_of_places_does(slots: list[list[int]]) -> None:
     possible = any(

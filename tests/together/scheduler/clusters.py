@@ -69,18 +69,24 @@ def make(seed: int, name: str, most_nodes: int = 40) -> RandomCluster:
     made.objects += _probe(name)
     class_names = [each["metadata"]["name"] for each in classes]
     for number in range(random.randint(6, 16)):
-        waiting = pods.waiting(random, f"{name}-pod-{number}", names, class_names if counted else [])
-        if class_names and random.random() < 0.5:
+        own_name = f"{name}-pod-{number}"
+        if class_names and random.random() < 0.4:
+            # A pod that only its claim keeps from any node.
+            waiting = pods.undemanding(random, own_name)
+            made.waiting.append(_claim_of(random, waiting, class_names))
+        else:
+            waiting = pods.waiting(random, own_name, names, class_names if counted else [])
+        if class_names and "resourceClaims" not in waiting["spec"] and random.random() < 0.3:
             made.waiting.append(_claim_of(random, waiting, class_names))
         made.waiting.append(waiting)
     return made
 
 
-def probe_pod(name: str) -> Json:
+def probe_pod(name: str, number: int) -> Json:
     """Return a pod that is only placed once the scheduler has seen the last object of each kind."""
     fields: Json = {"key": "metadata.name", "operator": "In", "values": [f"{name}-{PROBE}"]}
     terms = {"nodeSelectorTerms": [{"matchFields": [fields]}]}
-    pod = pods.pod(f"{name}-{PROBE}", "ml", {})
+    pod = pods.pod(f"{name}-{PROBE}-{number}", "ml", {})
     pod["spec"] |= {
         "tolerations": [{"operator": "Exists"}],
         "affinity": {"nodeAffinity": {pods.REQUIRED: terms}},
@@ -201,14 +207,14 @@ def _request(random: Random, name: str, classes: list[str]) -> Json:
     if random.random() < 0.15:
         exactly["allocationMode"] = "All"
     else:
-        exactly |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 1, 2, 3))}
+        exactly |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 2, 3))}
     return {"name": name, "exactly": exactly}
 
 
 def _claim_of(random: Random, waiting: Json, classes: list[str]) -> Json:
     """Make a claim that a pod then asks for, and return it."""
     metadata = waiting["metadata"]
-    requests = [_request(random, f"r{number}", classes) for number in range(random.choice((1, 1, 2)))]
+    requests = [_request(random, f"r{number}", classes) for number in range(random.choice((1, 2, 2)))]
     devices: Json = {"requests": requests}
     if random.random() < 0.05:
         devices["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]
@@ -219,7 +225,7 @@ def _claim_of(random: Random, waiting: Json, classes: list[str]) -> Json:
 
 def _claims_in_use(random: Random, name: str, slices: list[Json]) -> list[Json]:
     """Return claims that have a device each."""
-    claims = []
+    claims: list[Json] = []
     for piece in slices:
         for device in piece["spec"].get("devices", ()):
             if random.random() < 0.25:

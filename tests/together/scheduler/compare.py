@@ -6,14 +6,16 @@ condition, which is never cut or merged with others, as that of an event can be.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 from exporter.kubernetes.device_claims import read_claim, read_class, read_slice
 from exporter.kubernetes.scheduling import read_cluster_node, read_placed_pod, read_waiting_pod
-from exporter.waiting.objects import Objects, PlacedPod
+from exporter.waiting.objects import Objects, PlacedPod, WaitingPod
 from exporter.waiting.verdict import Judge, PodVerdicts
 from tests.together.scheduler.clusters import NAMESPACES, make, probe_pod
 from tests.together.scheduler.control_plane import Api, Json, Outcomes
+from tests.together.scheduler.ways import carry_out
 
 KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass", "Node")
 
@@ -27,6 +29,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     by_filter: Counter[str] = field(default_factory=Counter)
     unjudged: Counter[str] = field(default_factory=Counter)
+    ways: Counter[str] = field(default_factory=Counter)  # that were carried out, by kind
     disagreements: list[str] = field(default_factory=list)
 
     def text(self) -> str:
@@ -36,6 +39,7 @@ class Tally:
                 f"{self.clusters} clusters, {self.nodes} nodes, {len(self.disagreements)} disagreements",
                 *(f"  {name}: {count}" for name, count in sorted(self.counts.items())),
                 f"  nodes that are out, by filter: {dict(self.by_filter.most_common())}",
+                f"  ways after which the pod was placed: {dict(self.ways.most_common())}",
                 f"  pods by what is not judged: {dict(self.unjudged.most_common())}",
                 *self.disagreements,
             )
@@ -48,6 +52,7 @@ class Comparison:
     def __init__(self, api: Api) -> None:
         self._api, self._outcomes = api, Outcomes(api)
         self.tally = Tally()
+        self._unplaced: list[tuple[Json, WaitingPod]] = []
         for name in NAMESPACES:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             api.create(namespace)
@@ -66,19 +71,28 @@ class Comparison:
         for kind in ("Node", "Pod", "DeviceClass", "ResourceSlice", "ResourceClaim"):
             self._api.create_all(each for each in ordered if each["kind"] == kind)
         self._api.create_all(probes)
-        probe = self._api.create(probe_pod(name))
-        self._outcomes.bound(probe["metadata"]["uid"])
+        self._wait_for_probe(name)
         self._fixed = self._read_fixed()
         for each in cluster.waiting:
             if each["kind"] == "Pod":
                 self._compare(seed, each)
             else:
                 self._api.create(each)
+        self._carry_out(seed, name)
         self.tally.clusters += 1
         self.tally.nodes += len(self._fixed.nodes)
         self._api.delete_all("Pod", NAMESPACES)
         for kind in KINDS:
             self._api.delete_all(kind, NAMESPACES if kind == "ResourceClaim" else ("",))
+
+    def _wait_for_probe(self, name: str) -> None:
+        """Make probe pods until one is bound: the scheduler then has seen the objects of the cluster."""
+        for number in count():
+            probe = self._api.create(probe_pod(name, number))
+            node, _ = self._outcomes.of(probe["metadata"]["uid"])
+            if node:
+                return
+            self._api.delete(probe)
 
     def _read_fixed(self) -> Objects:
         """Return the objects that do not change while pods are made."""
@@ -93,6 +107,19 @@ class Comparison:
             classes={each.name: each for each in classes if each is not None},
         )
 
+    def _carry_out(self, seed: int, name: str) -> None:
+        """Carry out what would help one of the pods that were not placed."""
+        claims = [read_claim(each) for each in self._api.items("ResourceClaim")]
+        objects = replace(
+            self._fixed,
+            placed=tuple(filter(None, map(read_placed_pod, self._api.items("Pod")))),
+            claims={(each.namespace, each.name): each for each in claims if each is not None},
+        )
+        problem = carry_out(self._api, self._outcomes, objects, self._unplaced, self.tally.ways, name)
+        if problem:
+            self.tally.disagreements.append(f"seed {seed}, {problem}")
+        self._unplaced.clear()
+
     def _compare(self, seed: int, pod: Json) -> None:
         placed = [read_placed_pod(each) for each in self._api.items("Pod")]
         claims = [read_claim(each) for each in self._api.items("ResourceClaim")]
@@ -106,10 +133,15 @@ class Comparison:
         )
         made = self._api.create(pod)
         node, message = self._outcomes.of(made["metadata"]["uid"])
+        if not node:
+            # Else it might be bound later, to what another pod is told to be free.
+            self._api.delete(made)
         # What a pod that waits has, whatever comes of it.
         made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
         waiting = read_waiting_pod(made)
         assert waiting is not None
+        if not node:
+            self._unplaced.append((pod, waiting))
         verdicts = Judge(objects).judge(waiting)
         for problem in problems(verdicts, node, message):
             self.tally.disagreements.append(f"seed {seed}, {waiting.key}: {problem}")

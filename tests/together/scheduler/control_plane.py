@@ -8,9 +8,10 @@ import subprocess
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
+from random import SystemRandom
 from tempfile import mkdtemp
 from typing import Any
 
@@ -21,6 +22,8 @@ Json = dict[str, Any]
 TOKEN = "secret"  # noqa: S105 - of a server that is gone after the test
 # Nodes get a taint for their conditions, which they do not have; overhead needs no class of its own.
 _ADMISSION = "ServiceAccount,TaintNodesByCondition,RuntimeClass,LimitRanger,ResourceQuota"
+_DAY = 86_400
+_RANDOM = SystemRandom()
 _RESOURCE = "/apis/resource.k8s.io/v1"
 PATHS = {
     "Node": "/api/v1/nodes",
@@ -39,11 +42,20 @@ class Api:
         self._port = port
         self._local = threading.local()
         self._pool = ThreadPoolExecutor(8)
+        self._connections: list[HTTPSConnection] = []
         self._context = ssl._create_unverified_context()  # noqa: S323 - a server of our own
 
-    def connection(self) -> HTTPSConnection:
-        """Return a new connection."""
-        return HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=120)
+    def connection(self, seconds: float = 120) -> HTTPSConnection:
+        """Return a new connection, which is closed with the client."""
+        made = HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=seconds)
+        self._connections.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.shutdown()
+        for each in self._connections:
+            each.close()
 
     def ask(self, method: str, path: str, body: Json | None = None, kind: str = "application/json") -> Json:
         """Return the answer to a request; an error of the server fails."""
@@ -54,7 +66,7 @@ class Api:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
         text = answer.read()
-        if answer.status >= 300:
+        if answer.status >= 300 and (answer.status, method) != (404, "PATCH"):
             raise AssertionError(f"{method} {path}: {answer.status} {text[:2000]!r} of {body}")
         return dict(json.loads(text)) if text.startswith(b"{") else {}
 
@@ -83,8 +95,17 @@ class Api:
             query = "?gracePeriodSeconds=0&propagationPolicy=Background"
             self.ask("DELETE", f"{PATHS[kind].format(namespace)}{query}")
 
+    def delete(self, thing: Json) -> None:
+        """Delete an object at once."""
+        metadata = thing["metadata"]
+        path = PATHS[thing["kind"]].format(metadata.get("namespace"))
+        self.ask("DELETE", f"{path}/{metadata['name']}?gracePeriodSeconds=0")
+
     def _free(self, claim: Json) -> None:
-        """Remove the finalizer of a claim, which only the controllers of the cluster would remove."""
+        """Remove the finalizer of a claim, which only the controllers of the cluster would remove.
+
+        A claim that the scheduler has made for extended resources of a pod may be gone.
+        """
         if claim["metadata"].get("finalizers"):
             path = (
                 f"{PATHS['ResourceClaim'].format(claim['metadata']['namespace'])}/{claim['metadata']['name']}"
@@ -93,28 +114,26 @@ class Api:
 
     def answers(self) -> bool:
         """Return whether the server is ready."""
-        try:
-            connection = self.connection()
+        connection = HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=120)
+        with closing(connection), suppress(OSError, HTTPException):
             connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
             return connection.getresponse().status == 200
-        except (OSError, HTTPException):
-            return False
+        return False
 
 
 class Outcomes:
-    """The first outcome of each pod, which is a node or the scheduler's message, and which pods are bound."""
+    """The first outcome of each pod: the node that it is bound to, or the scheduler's message."""
 
     def __init__(self, api: Api) -> None:
-        self._connection, self._known = api.connection(), threading.Condition()
+        self._connection, self._known = api.connection(_DAY), threading.Condition()
         self._found: dict[str, tuple[str, str]] = {}
-        self._bound: set[str] = set()
         listed = api.ask("GET", "/api/v1/pods?limit=1")
         version = listed["metadata"]["resourceVersion"]
-        path = f"/api/v1/pods?watch=1&resourceVersion={version}&timeoutSeconds=36000"
-        self._connection.timeout = 36000
+        path = f"/api/v1/pods?watch=1&resourceVersion={version}&timeoutSeconds={_DAY}"
         self._connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
         self._answer = self._connection.getresponse()
-        threading.Thread(target=self._read, daemon=True, name="pods").start()
+        self._thread = threading.Thread(target=self._read, daemon=True, name="pods")
+        self._thread.start()
 
     def of(self, uid: str) -> tuple[str, str]:
         """Wait for the outcome of a pod, and return its node and the message; one of them is empty."""
@@ -124,16 +143,13 @@ class Outcomes:
             )
             return self._found[uid]
 
-    def bound(self, uid: str) -> None:
-        """Wait until a pod is bound, whatever came first."""
-        with self._known:
-            assert self._known.wait_for(lambda: uid in self._bound, timeout=120), self._found.get(uid)
-
     def close(self) -> None:
         """End the watch."""
         if self._connection.sock is not None:
             with suppress(OSError):
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._answer.close()
 
     def _read(self) -> None:
         with suppress(OSError, ValueError, HTTPException):
@@ -142,8 +158,6 @@ class Outcomes:
                 if (outcome := _outcome(pod)) is not None:
                     with self._known:
                         self._found.setdefault(pod["metadata"]["uid"], outcome)
-                        if outcome[0]:
-                            self._bound.add(pod["metadata"]["uid"])
                         self._known.notify_all()
 
 
@@ -162,7 +176,7 @@ def running(programs: Path) -> Iterator[Api]:
     with ExitStack() as stack:
         folder = Path(mkdtemp(prefix="gpuslice-scheduler-", dir=DISK))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        store, peers, server, metrics = _free_ports(4)
+        store, peers, server = _free_ports(3)
 
         def start(program: str, *words: str) -> None:
             with (folder / f"{program}.log").open("ab") as log:
@@ -176,16 +190,19 @@ def running(programs: Path) -> Iterator[Api]:
         _write(folder, server)
         start("kube-apiserver", *_api_server(folder, store, server))
         api = Api(server)
+        stack.callback(api.close)
         wait_until(api.answers, "the API server answers")
-        start("kube-scheduler", f"--config={folder}/scheduler.json", f"--secure-port={metrics}")
+        start("kube-scheduler", f"--config={folder}/scheduler.json", "--secure-port=0")
         yield api
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Return ports outside of the range from which clients get theirs."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = _RANDOM.randrange(20_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
     return ports
 
 
@@ -220,6 +237,9 @@ def _write(folder: Path, port: int) -> None:
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": f"{folder}/kubeconfig", "qps": 5000, "burst": 5000},
         "leaderElection": {"leaderElect": False},
+        # What ends in an error is not tried again.
+        "podInitialBackoffSeconds": 3600,
+        "podMaxBackoffSeconds": 3600,
     }
     (folder / "scheduler.json").write_text(json.dumps(scheduler))
 

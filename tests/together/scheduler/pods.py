@@ -74,6 +74,13 @@ def waiting(random: Random, name: str, nodes: list[str], classes: list[str]) -> 
     return made
 
 
+def undemanding(random: Random, name: str) -> Json:
+    """Return a pod for the scheduler that asks for no more than a place."""
+    made = pod(name, random.choice(("ml", "web")), {})
+    made["spec"]["tolerations"] = [{"operator": "Exists"}]
+    return made
+
+
 def _requests(random: Random, extended: float, classes: list[str]) -> Json:
     requests: Json = {}
     if random.random() < 0.7:

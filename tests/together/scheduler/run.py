@@ -6,6 +6,7 @@ It needs what ``make cluster`` builds.
 
 import sys
 import time
+from contextlib import closing
 
 from tests.together.scheduler.compare import Comparison
 from tests.together.scheduler.control_plane import running
@@ -15,13 +16,11 @@ from tests.together.scheduler.test_scheduler import programs
 def main(count: int, first: int = 0) -> int:
     """Return the exit status: 1 if anything disagrees."""
     began = time.monotonic()
-    with running(programs()) as api:
-        comparison = Comparison(api)
+    with running(programs()) as api, closing(Comparison(api)) as comparison:
         for seed in range(first, first + count):
             comparison.run(seed)
             if comparison.tally.clusters % 50 == 0:
                 sys.stderr.write(f"{comparison.tally.clusters} of {count}\n")
-        comparison.close()
     seconds = time.monotonic() - began
     sys.stdout.write(f"{comparison.tally.text()}\nseeds {first} to {first + count - 1}, {seconds:.0f} s\n")
     return int(bool(comparison.tally.disagreements))
