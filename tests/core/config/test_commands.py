@@ -25,7 +25,7 @@ OWN_FLAGS = {
     "--count": {"metrics"},
 }
 # What a command cannot do without.
-NEEDED = {TRANSLATE: ["file"], "is": ["ml/train"]}
+NEEDED = {TRANSLATE: ["file"], "is": ["ml/train"], "why": ["ml/train"]}
 FLAG = re.compile(r"^  (?:-\w, )?(--[a-z-]+)", re.MULTILINE)
 
 
@@ -55,11 +55,11 @@ def test_every_command_but_translate_has_settings():
         ("config", set(HELP) - {"translate"}),
         ("listen", {"serve", "demo", "hub"}),
         ("frame_ancestors", {"serve", "demo", "hub"}),
-        ("prometheus_url", {"hub", "inspect", "advise", "is", "doctor"}),
+        ("prometheus_url", {"hub", "inspect", "advise", "is", "why", "waiting", "doctor"}),
         ("poll_interval", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("pod_labels", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("kubelet_root", {"serve", "snapshot", "doctor", "record", "metrics"}),
-        ("kubernetes_api", {"serve", "snapshot", "doctor", "record", "metrics", "hub"}),
+        ("kubernetes_api", {"serve", "snapshot", "doctor", "record", "metrics", "hub", "why", "waiting"}),
         ("history_retention", {"serve", "demo"}),
         ("gpu_hour_price", {"serve", "demo", "hub", "inspect", "advise", "is"}),
     ],

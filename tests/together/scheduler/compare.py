@@ -6,15 +6,16 @@ condition, which is never cut or merged with others, as that of an event can be.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from exporter.kubernetes.device_claims import read_claim, read_class, read_slice
 from exporter.kubernetes.scheduling import read_cluster_node, read_placed_pod, read_waiting_pod
-from exporter.waiting.objects import Objects, PlacedPod
+from exporter.waiting.objects import Objects, PlacedPod, WaitingPod
 from exporter.waiting.verdict import Judge, PodVerdicts
 from tests.together.scheduler.clusters import NAMESPACES, make, probe_pod
 from tests.together.scheduler.control_plane import Api, Json, Outcomes
+from tests.together.scheduler.ways import carry_out
 
 KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass", "Node")
 
@@ -28,6 +29,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     by_filter: Counter[str] = field(default_factory=Counter)
     unjudged: Counter[str] = field(default_factory=Counter)
+    ways: Counter[str] = field(default_factory=Counter)  # that were carried out, by kind
     disagreements: list[str] = field(default_factory=list)
 
     def text(self) -> str:
@@ -37,6 +39,7 @@ class Tally:
                 f"{self.clusters} clusters, {self.nodes} nodes, {len(self.disagreements)} disagreements",
                 *(f"  {name}: {count}" for name, count in sorted(self.counts.items())),
                 f"  nodes that are out, by filter: {dict(self.by_filter.most_common())}",
+                f"  ways after which the pod was placed: {dict(self.ways.most_common())}",
                 f"  pods by what is not judged: {dict(self.unjudged.most_common())}",
                 *self.disagreements,
             )
@@ -49,6 +52,7 @@ class Comparison:
     def __init__(self, api: Api) -> None:
         self._api, self._outcomes = api, Outcomes(api)
         self.tally = Tally()
+        self._unplaced: list[tuple[Json, WaitingPod]] = []
         for name in NAMESPACES:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             api.create(namespace)
@@ -74,6 +78,7 @@ class Comparison:
                 self._compare(seed, each)
             else:
                 self._api.create(each)
+        self._carry_out(seed, name)
         self.tally.clusters += 1
         self.tally.nodes += len(self._fixed.nodes)
         self._api.delete_all("Pod", NAMESPACES)
@@ -102,6 +107,19 @@ class Comparison:
             classes={each.name: each for each in classes if each is not None},
         )
 
+    def _carry_out(self, seed: int, name: str) -> None:
+        """Carry out what would help one of the pods that were not placed."""
+        claims = [read_claim(each) for each in self._api.items("ResourceClaim")]
+        objects = replace(
+            self._fixed,
+            placed=tuple(filter(None, map(read_placed_pod, self._api.items("Pod")))),
+            claims={(each.namespace, each.name): each for each in claims if each is not None},
+        )
+        problem = carry_out(self._api, self._outcomes, objects, self._unplaced, self.tally.ways, name)
+        if problem:
+            self.tally.disagreements.append(f"seed {seed}, {problem}")
+        self._unplaced.clear()
+
     def _compare(self, seed: int, pod: Json) -> None:
         placed = [read_placed_pod(each) for each in self._api.items("Pod")]
         claims = [read_claim(each) for each in self._api.items("ResourceClaim")]
@@ -122,6 +140,8 @@ class Comparison:
         made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
         waiting = read_waiting_pod(made)
         assert waiting is not None
+        if not node:
+            self._unplaced.append((pod, waiting))
         verdicts = Judge(objects).judge(waiting)
         for problem in problems(verdicts, node, message):
             self.tally.disagreements.append(f"seed {seed}, {waiting.key}: {problem}")

@@ -2,7 +2,8 @@
 
 Where all is judged, our message about a pod is the scheduler's, with the same numbers of nodes by the first
 filter that fails, and a pod is bound to a node that it fits. Else it is never bound to a node of which we say
-"no", and we never say that it fits where the scheduler does not place it. A thousand clusters:
+"no", and we never say that it fits where the scheduler does not place it. In most clusters, a way that would
+help a pod is carried out, and the scheduler places it as we say. A thousand clusters:
 ``python -m tests.together.scheduler.run 1000``.
 """
 
@@ -57,3 +58,4 @@ def test_verdicts_are_those_of_the_scheduler(comparison: Comparison) -> None:
     assert tally.counts["pods bound"] > CLUSTERS, tally.text()
     assert tally.counts["pods with the scheduler's message, equal to ours"] > CLUSTERS, tally.text()
     assert {"NodeResourcesFit", "DynamicResources", "TaintToleration", "NodeAffinity"} <= set(tally.by_filter)
+    assert {"recut", "device"} <= set(tally.ways), tally.text()
