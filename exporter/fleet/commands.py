@@ -99,9 +99,7 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
         prometheus = prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         cluster = ClusterWatch(prometheus, api_of_hub(settings))
-        waiting = WaitingWatch(
-            prometheus, lambda: cluster.view, lambda: watch.newest.advice.found, interval=refresh
-        )
+        waiting = _waiting(prometheus, cluster, watch, refresh)
         ticker, only = Ticker(), tuple(namespaces)
         app = make_hub_app(
             FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price, only),
@@ -121,6 +119,12 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
         finally:
             await server.stop()
             await prometheus.close()
+
+
+def _waiting(prometheus: Prometheus, cluster: ClusterWatch, watch: Watch, interval: float) -> WaitingWatch:
+    return WaitingWatch(
+        prometheus, lambda: cluster.view, lambda: watch.newest.advice.found, interval=interval
+    )
 
 
 def _nodes(watch: Watch) -> tuple[Node, ...]:

@@ -87,6 +87,7 @@ def _way(way: Way, ages: Mapping[str, float]) -> dict[str, Any]:
         "not_judged": list(way.unjudged),
         "pods": [{"namespace": pod.namespace, "pod": pod.name} for pod in way.pods],
         "resource": way.resource or None,
+        "instead_of": way.instead_of or None,
         "commands": list(way.commands),
         "stops": way.stops or None,
         "others": way.others,

@@ -38,10 +38,12 @@ def larger(search: Search) -> Found:
                 way = Way(
                     kind="larger",
                     node=node,
-                    what=f"ask for {count} {TIMES} {other} instead: {free} {are} free on {node}",
+                    what=f"ask for {count} {TIMES} {other} instead of {resource}: "
+                    f"{free} {are} free on {node}",
                     asked="its owner",
                     source="objects",
                     resource=other,
+                    instead_of=resource,
                     unjudged=search.unjudged(verdict),
                 )
                 found.append(((bool(way.unjudged), size, node), way))
@@ -66,11 +68,12 @@ def smaller(search: Search) -> Found:
                         Way(
                             kind="smaller",
                             node=node,
-                            what=f"ask for {count} {TIMES} {resource}, which would fit it by the advice "
+                            what=f"ask for {count} {TIMES} {resource}, which would do by the advice "
                             f"({advice.confidence} confidence): {free} free on {node}",
                             asked="its owner",
                             source="advice",
                             resource=resource,
+                            instead_of=asked,
                             unjudged=search.unjudged(verdict),
                         )
                     )

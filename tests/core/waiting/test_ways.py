@@ -169,7 +169,11 @@ def test_a_larger_slice_that_is_free_is_another_request():
 
     (way,) = answered(wants(), cluster(place), facts()).ways
 
-    assert (way.kind, way.resource, way.asked) == ("larger", WHOLE, "its owner")
+    assert (way.kind, way.resource, way.instead_of) == ("larger", WHOLE, BIG)
+    assert (way.what, way.asked) == (
+        f"ask for 1 {TIMES} {WHOLE} instead of {BIG}: 1 is free on n1",
+        "its owner",
+    )
 
 
 def test_more_replicas_are_a_way_on_a_shared_gpu_only():

@@ -117,8 +117,9 @@ def _again(given: Json, way: Way) -> Json:
     """Return the same pod under another name, with what the way says that it asks for."""
     made = copy.deepcopy(given)
     made["metadata"]["name"] += "-again"
-    for container in made["spec"]["containers"] if way.resource else ():
-        for amounts in container.get("resources", {}).values():
-            for name in [name for name in amounts if name.startswith(MIG)]:
-                amounts[way.resource] = amounts.pop(name)
+    containers = [each for kind in ("initContainers", "containers") for each in made["spec"].get(kind, ())]
+    for amounts in (each for container in containers for each in container.get("resources", {}).values()):
+        if way.instead_of in amounts:
+            both = int(amounts.pop(way.instead_of)) + int(amounts.get(way.resource, 0))
+            amounts[way.resource] = str(both)
     return made
