@@ -67,6 +67,11 @@ async def watched(api: Api, pace: Pace = QUICK) -> AsyncIterator[WholeCluster]:
         await watching.close()
 
 
+def _failing(watching: WholeCluster) -> set[str]:
+    """Return the kinds that cannot be read."""
+    return {failure.partition(":")[0] for failure in watching.state().failures}
+
+
 def names(state: WatchedCluster) -> tuple[set[str], set[str]]:
     """Return the names of the pods that run, and of those that wait."""
     assert state.objects is not None
@@ -254,7 +259,7 @@ async def test_without_pods_or_nodes_nothing_is_judged(
             patched.setattr(collection, "PAGE_SECONDS", 0.5)
         async with watched(api) as watching:
             # On a busy machine another list may take too long once, too.
-            await wait_until_async(lambda: len(watching.state().failures) == 1)
+            await wait_until_async(lambda: _failing(watching) == {kind})
             state = watching.state()
             assert state.objects is None
             assert (state.waiting is None) == (kind == "pods")
