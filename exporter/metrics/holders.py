@@ -9,8 +9,9 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from exporter.metrics.family import GPU_ROWS, AnyFamily, Rows, whole, word
+from exporter.metrics.family import GPU_ROWS, AnyFamily, Rows, keyed, whole, word
 from exporter.model import ContainerRow, PodRow
+from exporter.model.balances import NANOSECONDS
 
 _ROWS: Rows[ContainerRow, ContainerRow] = Rows("gpuslice_container_", "container", whole)
 _TOTALS = _ROWS.of(lambda row: row.totals)
@@ -139,6 +140,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 _SHARING = GPU_ROWS.grouped("sharing")
+_BALANCES = _SHARING.of(lambda row: row.balances)
 
 
 def slices(rows: Rows[Any, Any], device: str) -> tuple[AnyFamily, ...]:
@@ -180,7 +182,7 @@ def job_info(rows: Rows[Any, Any], device: str) -> AnyFamily:
     )
 
 
-# Slices, holders, entitlements, unattributed usage and jobs of a GPU.
+# Slices, holders, entitlements, unattributed usage, balances and jobs of a GPU.
 GPU_SHARING: tuple[AnyFamily, ...] = (
     *slices(_SHARING, "GPU"),
     _CORDONED,
@@ -224,6 +226,19 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
     _SHARING.counter(
         "unattributed_energy_joules_total",
         "GPU energy not attributed to any container.",
+    ),
+    _BALANCES.counter_by(
+        "allocation_seconds_total{class}",
+        "Time of the GPU by what it was allocated to, in parts of the whole GPU: held, unknown, down, "
+        "withdrawn, not_offered, free or unpartitioned. The classes add up to the time that the exporter "
+        "observed, as do those of gpuslice_gpu_use_seconds_total.",
+        lambda balances: keyed(balances.allocation, NANOSECONDS),
+    ),
+    _BALANCES.counter_by(
+        "use_seconds_total{class}",
+        "Compute time of the GPU by what it was used for: holders (containers on devices that they hold), "
+        "others, unmeasured, idle_held (held by containers that left it idle) or idle_free.",
+        lambda balances: keyed(balances.use, NANOSECONDS),
     ),
     job_info(GPU_ROWS, "GPU as a whole"),
 )

@@ -129,6 +129,10 @@ class Holdings:
     # Devices with unknown holders, and (device, resource) of which these hold an unknown number.
     unplaced: frozenset[DeviceKey] = frozenset()
     uncounted: frozenset[tuple[DeviceKey, str]] = frozenset()
+    # Devices that new pods may get; None if the kubelet does not report allocatable ids. Those with ids that
+    # were offered since their plugin started, and are not now.
+    offered: frozenset[DeviceKey] | None = None
+    withdrawn: frozenset[DeviceKey] = frozenset()
     # Devices that a container should have alone, and another one holds too, with these containers.
     contested: Mapping[DeviceKey, tuple[ContainerRef, ...]] = field(default_factory=dict)
     # By sharing system in use, the facts that are unknown because pod annotations are not readable.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Literal
 
+from exporter.model.balances import Balances
 from exporter.model.hardware import (
     Cost,
     DeviceEvent,
@@ -120,6 +121,7 @@ class GpuRow:
     # Over all NVLinks and both directions, between the last two sweeps.
     nvlink_bytes_per_second: float | None = None
     jobs: tuple[str, ...] = ()  # jobs of a batch system on the GPU as a whole
+    balances: Balances | None = None  # its time since it was first listed, by class
 
     @property
     def unread(self) -> bool:

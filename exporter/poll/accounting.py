@@ -130,7 +130,7 @@ class Ledger:
     """
 
     def __init__(self, longest_gap: float) -> None:
-        self._longest_gap = longest_gap
+        self.longest_gap = longest_gap
         self._accounts: dict[AccountKey, Account] = {}
         self._meters = EnergyMeters()
         self._time = 0.0
@@ -178,7 +178,7 @@ class Ledger:
         step = 0.0 if self._wall is None else now - self._wall - elapsed
         self._wall = now
         # The two clocks are not read at once, and a smaller step makes no container idle.
-        if abs(step) <= self._longest_gap:
+        if abs(step) <= self.longest_gap:
             return
         for account in self._accounts.values():
             totals = account.totals
@@ -249,14 +249,14 @@ class Ledger:
         """Return the time of the last compute use, and whether that use was observed."""
         totals = account.totals
         # After a long gap without a reading, the container may have computed in it: idle time starts now.
-        if computed is not None and (computed > 0 or self._time - account.measured > self._longest_gap):
+        if computed is not None and (computed > 0 or self._time - account.measured > self.longest_gap):
             return now, computed > 0
         if computed is not None and totals.last_active is None:
             return totals.first_seen, False
         return totals.last_active, totals.seen_computing
 
     def _seconds(self, covered: float) -> float:
-        return covered if covered <= self._longest_gap else 0.0
+        return covered if covered <= self.longest_gap else 0.0
 
 
 def _larger(peak: int | None, size: int | None) -> int | None:

@@ -33,6 +33,7 @@ from exporter.model.mig_profiles import MigProfiles
 from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.model.snapshot import largest_processes
 from exporter.poll.accounting import Coverage, Ledger
+from exporter.poll.balance_ledger import BalanceLedger
 from exporter.poll.condition_tracker import ConditionTracker
 from exporter.poll.gpu_counters import NodeCounters
 from exporter.poll.several_readings import ClockEvents, NvlinkRates
@@ -83,6 +84,7 @@ class SnapshotBuilder:
         self._coverage = Coverage()
         # ``stale_after`` may be as short as the interval.
         self._ledger = Ledger(longest_gap=max(settings.stale_after, LATE * settings.poll_interval))
+        self._balances = BalanceLedger(self._ledger.longest_gap)
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
         self._objections = Objections()
         self._job_objections = Objections()
@@ -132,6 +134,9 @@ class SnapshotBuilder:
         self._count_inconsistent(attribution)
         unsure = holdings.unresolved_holders if holdings.known and not result.unlisted else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
+        attribution = self._balances.add(
+            attribution, self._held, elapsed, covered, confirmed=result.confirmed
+        )
         attribution = self._with_believed_counters(attribution, result.gpus)
         job_files = result.jobs or JobFiles()
         self._job_objections.turn(job_files.problems)

@@ -254,6 +254,10 @@ class System:
         """Return True if an id can only belong to this system."""
         return self.own is not None and self.own.fullmatch(resource) is not None
 
+    def offers_unlisted(self) -> bool:
+        """Return True if the system gives out devices that the kubelet does not list as allocatable."""
+        return False
+
     def grants(self) -> Granted:
         """Return the grants from annotations, claims or files."""
         return Granted()

@@ -54,6 +54,8 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
         unread=tuple(node.unread()),
         unplaced=frozenset(resolved.unplaced),
         uncounted=frozenset(resolved.uncounted),
+        offered=None if view.allocations.offered is None else frozenset(resolved.on_offer),
+        withdrawn=frozenset(resolved.withdrawn),
         contested=node.contested,
         listed=view.allocations.listed,
         all_listed=view.facts.all_listed,

@@ -44,6 +44,8 @@ class Resolved:
     doubts: set[tuple[str, frozenset[DeviceKey] | None]] = field(default_factory=set)
     # (device, resource) of which unknown containers hold an unknown number.
     uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)
+    on_offer: set[DeviceKey] = field(default_factory=set)  # devices that new pods may get
+    withdrawn: set[DeviceKey] = field(default_factory=set)  # devices of ids that are unhealthy
 
     def systems(self, device: DeviceKey) -> list[System]:
         """Return the systems that have a part in a device, ordered by their first id or grant."""
@@ -67,6 +69,7 @@ def resolve(view: View, systems: Sequence[System]) -> Resolved:
         if owner is not None and meaning.device is not None:
             resolved.offered[meaning.device.key, resource].add(device_id)
             _add_owner(resolved, meaning.device, resource, owner, meaning)
+    _take_offers(resolved, meanings, view, systems)
     strays: list[Allocation] = []
     for allocation in sorted(allocations.allocated):
         if (allocation.holder, allocation.resource) not in resolved.settled:
@@ -129,6 +132,33 @@ class _Meanings:
             if weak is WITHOUT_OWNER:
                 weak = system, meaning
         return weak
+
+
+def _take_offers(resolved: Resolved, meanings: _Meanings, view: View, systems: Sequence[System]) -> None:
+    """Add the devices that new pods may get, and those that were withdrawn from the offer.
+
+    A DRA driver, a system that grants what the kubelet does not list, and an id that may mean any device may
+    offer all devices of their maker.
+    """
+    allocations = view.allocations
+    listed = [held for held in allocations.offered or () if held.resource not in allocations.kept]
+    resources = {device.resource for device in listed}
+    makers = {system.maker for system in systems if guarded(system, system.offers_unlisted, otherwise=False)}
+    makers |= {system.maker for system, _, grant in resolved.grants if grant.resource not in resources}
+    for resource, device_id in listed:
+        owner, meaning = meanings.of(resource, device_id)
+        if meaning.device is not None:
+            resolved.on_offer.add(meaning.device.key)
+        elif owner is not None:
+            may_be = None if meaning.nominal else owner.may_be(device_id)
+            resolved.on_offer |= may_be or frozenset()
+            makers |= {owner.maker} if may_be is None else frozenset()
+    for resource, device_id in allocations.withdrawn:
+        _, meaning = meanings.of(resource, device_id)
+        if meaning.device is not None:
+            resolved.withdrawn.add(meaning.device.key)
+    devices = view.inventory.devices
+    resolved.on_offer |= {device.key for device in devices if device.gpu.identity.vendor in makers}
 
 
 def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:

@@ -65,6 +65,12 @@ class ClaimSystem(System):
         """Return the uid of a claim, "" if it is unknown."""
         return claim_uid(claim)
 
+    def offers_unlisted(self) -> bool:
+        """Return True if the driver runs here: it has a checkpoint, or a container has a claim of it."""
+        files = self.view.files(self.name)
+        noted = isinstance(files, Checkpoint) and not files.missing
+        return noted or any(claim.driver == self.driver for claim in self.view.listed_claims)
+
     def grants(self) -> Granted:
         lost: list[ClaimedDevice] = []
         unknown: list[tuple[ClaimedDevice, Device | None]] = []

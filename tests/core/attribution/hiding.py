@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from exporter.attribution import Attribution
 from exporter.model import (
     Allocation,
     Allocations,
@@ -17,6 +18,7 @@ from exporter.model import (
     ContainerSpec,
     GpuIdentity,
     GpuReading,
+    Holdings,
     OfferedDevice,
     PodDetails,
     PodIdentity,
@@ -149,6 +151,11 @@ def _without(root: Path, names: Iterable[str]) -> Iterator[None]:
 
 def page(node: Node, root: Path) -> dict["Place", float | None]:
     """Return every number of the rows of a node, by its place; ``write`` has written its processes."""
+    return dict(_numbers(joined(node, root)[1]))
+
+
+def joined(node: Node, root: Path) -> tuple[Holdings, Attribution]:
+    """Return the holdings and the rows of a node; ``write`` has written its processes."""
     gpus = node.gpus()
     pids = {process.pid: BOOT_SECONDS for reading in gpus for process in _processes(reading)}
     with _without(root, node.spoilt):
@@ -168,8 +175,7 @@ def page(node: Node, root: Path) -> dict["Place", float | None]:
     )
     facts = NodeFacts(pods=pods, files={"dra": node.checkpoint})
     holdings = resolve_holdings(gpus, allocations, facts)
-    result = attribute(gpus, holdings, Workloads(places=places, pods=pods, process_view=True))
-    return dict(_numbers(result))
+    return holdings, attribute(gpus, holdings, Workloads(places=places, pods=pods, process_view=True))
 
 
 def _processes(reading: GpuReading) -> Iterator[Any]:

@@ -34,6 +34,7 @@ from exporter.model import (
     VgpuReading,
     VgpuRow,
 )
+from exporter.model.balances import ALLOCATION_CLASSES, NANOSECONDS, USE_CLASSES, Balances
 from exporter.model.mig_profiles import MigProfile, MigProfiles
 from tests.core.exposition.everything import COSTS, MIG_READINGS, NOW, READINGS, WITHOUT_COUNTERS, events
 
@@ -48,6 +49,11 @@ CONFIDENTIAL = ConfidentialComputing(
 
 MIG_PROFILES = MigProfiles(
     "driver", (MigProfile(name="1g.5gb", memory=4864 * 1024**2, multiprocessors=14, instances=7),)
+)
+BALANCES = Balances(
+    observed=21 * NANOSECONDS,
+    allocation={name: number * NANOSECONDS for number, name in enumerate(ALLOCATION_CLASSES)},
+    use={name: (9, 6, 3, 2, 1)[number] * NANOSECONDS for number, name in enumerate(USE_CLASSES)},
 )
 MIG_MEMORY = {"mig_memory_used": 5, "mig_memory_free": 3, "mig_memory_adjacent": 2}
 
@@ -95,6 +101,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         unattributed_memory=GIB // 2,
         unattributed_utilization=0.02,
         unattributed_energy_joules=12.5,
+        balances=BALANCES,
         watched=True,
         events=events(uuid, "MIG-a" if sharing == "mig" else ""),
         clock_events={"power_cap": 3, "hardware_thermal": 1},

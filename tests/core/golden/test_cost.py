@@ -32,7 +32,7 @@ SHOWN = {
     "hami": "GPUs shared by HAMi",
 }
 # Series of one entity in core.
-LIMITS = {"gpu": 55, "mig": 13, "vgpu": 8, "container": 17, "mig_profile": 3, "node": 60}
+LIMITS = {"gpu": 67, "mig": 13, "vgpu": 8, "container": 17, "mig_profile": 3, "node": 60}
 NAMES = {
     "gpu": "GPU",
     "mig": "MIG device",

@@ -9,6 +9,7 @@ import pytest
 
 from exporter.demo.scenario import DriverReload, GpuAbsent, PodAdd, Scenario
 from exporter.model import ContainerRef, DeviceKey
+from exporter.model.balances import ALLOCATION_CLASSES, USE_CLASSES
 from tests.core.golden.page import Labels, Page
 from tests.core.golden.story import NODES, Scene, story
 from tests.truth import ContainerTruth
@@ -20,6 +21,8 @@ TIMES = (
     ("memory_measured_seconds_total", "held_seconds_total"),
     ("compute_measured_gpu_seconds_total", "entitled_gpu_seconds_total"),
 )
+# The two balances of a GPU: counters by class.
+BALANCES = ("gpuslice_gpu_allocation_seconds_total", "gpuslice_gpu_use_seconds_total")
 OF_A_GPU_THAT_IS_UP = (
     *("gpu_memory_used_bytes", "gpu_utilization_ratio", "gpu_power_watts"),
     *("container_memory_used_bytes", "container_compute_used_ratio", "container_processes"),
@@ -53,6 +56,15 @@ def compute_adds_up(scenario: Scenario, scene: Scene) -> None:
             assert held + rest == pytest.approx(max(whole, held))
         else:
             assert held + rest == pytest.approx(whole)
+
+
+def both_balances_add_up(scenario: Scenario, scene: Scene) -> None:
+    """Check that each GPU has all classes, which add up to the same time in both balances."""
+    for labels, _ in scene.page.series("gpuslice_gpu_info"):
+        allocation, use = (_classes(scene.page, name, labels["uuid"]) for name in BALANCES)
+        assert (tuple(allocation), tuple(use)) == (ALLOCATION_CLASSES, USE_CLASSES)
+        assert min(*allocation.values(), *use.values()) >= 0
+        assert math.isclose(sum(allocation.values()), sum(use.values()), rel_tol=1e-12, abs_tol=1e-9)
 
 
 def memory_never_exceeds_its_peak(scenario: Scenario, scene: Scene) -> None:
@@ -187,8 +199,9 @@ def unresolved_ids_are_counted(scenario: Scenario, scene: Scene) -> None:
 
 
 LAWS = (
-    *(memory_adds_up, compute_adds_up, memory_never_exceeds_its_peak, no_more_time_is_measured_than_held),
-    *(each_mig_profile_of_a_model_is_there_once, slices_and_entitlements_add_up, no_series_is_duplicated),
+    *(memory_adds_up, compute_adds_up, both_balances_add_up, memory_never_exceeds_its_peak),
+    *(no_more_time_is_measured_than_held, each_mig_profile_of_a_model_is_there_once),
+    *(slices_and_entitlements_add_up, no_series_is_duplicated),
     *(memory_and_utilization_of_devices_are_true, unattributed_memory_is_what_no_pod_uses),
     *(a_gpu_that_is_down_has_no_reading_and_no_use, numbers_of_containers_are_true_or_absent),
     *(numbers_of_pods_are_true, every_holder_exists, unresolved_ids_are_counted),
@@ -228,6 +241,28 @@ def test_energy_adds_up_until_a_container_goes(name: str) -> None:
                 assert held + rest <= drawn * (1 + 1e-9)
             else:
                 assert held + rest == pytest.approx(drawn)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_no_class_of_a_balance_ever_falls_and_no_time_is_missing(name: str) -> None:
+    """All time since the start is observed of a GPU that is always listed."""
+    listed_from_the_start = not any(isinstance(fault, GpuAbsent) for fault in story(name).scenario.faults)
+    for family in BALANCES:
+        earlier: dict[str, dict[str, float]] = {}
+        for scene in story(name).scenes:
+            for labels, _ in scene.page.series("gpuslice_gpu_up"):
+                classes = _classes(scene.page, family, labels["uuid"])
+                before = earlier.get(labels["uuid"], dict.fromkeys(classes, 0.0))
+                assert all(classes[key] >= value for key, value in before.items())
+                observed = sum(classes.values())
+                assert observed == pytest.approx(scene.time) or not listed_from_the_start
+                assert observed <= scene.time + 1e-9
+                earlier[labels["uuid"]] = classes
+
+
+def _classes(page: Page, family: str, uuid: str) -> dict[str, float]:
+    """Return the seconds of a GPU by class."""
+    return {labels["class"]: value for labels, value in page.series(family, uuid=uuid)}
 
 
 def _sum(page: Page, family: str, **labels: str) -> float:
