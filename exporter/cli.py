@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from exporter import __version__
-from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE
+from exporter.commands import ADVISE, HELP, INSPECT, OPTIONS, TRANSLATE, USAGE
 from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
 from exporter.config.commands import ALL_COMMANDS
@@ -19,7 +19,7 @@ from exporter.output import print_text, set_up_logging, write_whole
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE})
+REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, USAGE})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -144,6 +144,18 @@ async def _advise(arguments: argparse.Namespace, settings: Settings) -> int:
     return await advise_cluster(settings, arguments.namespace, output=arguments.output)
 
 
+async def _usage(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.fleet.usage.command import print_usage  # noqa: PLC0415 - see above
+
+    return await print_usage(
+        settings,
+        month=arguments.month,
+        since=arguments.since,
+        by=arguments.by,
+        output=arguments.format,
+    )
+
+
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.metrics import metrics_markdown, node_series  # noqa: PLC0415 - see above
     from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
@@ -184,6 +196,7 @@ COMMANDS = {
     "hub": _hub,
     INSPECT: _inspect,
     ADVISE: _advise,
+    USAGE: _usage,
 }
 
 

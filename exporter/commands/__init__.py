@@ -3,10 +3,11 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from exporter.config.parse import duration
 
-INSPECT, ADVISE, TRANSLATE = "inspect", "advise", "translate"
+INSPECT, ADVISE, USAGE, TRANSLATE = "inspect", "advise", "usage", "translate"
 DEMO_SCENARIO = "showcase"
 _FORMATS = ("text", "json", "csv")
 _PROMETHEUS = (
@@ -152,6 +153,48 @@ def _advise_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _PROMETHEUS
 
 
+def _usage_options(parser: argparse.ArgumentParser) -> None:
+    from exporter.fleet.usage.period import parse_month, parse_since  # noqa: PLC0415 - with its client
+    from exporter.fleet.usage.reading import parse_by  # noqa: PLC0415 - see above
+
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument(
+        "--since",
+        type=_parsed(parse_since),
+        default="30d",
+        metavar="TIME",
+        help="hours or days up to the last full hour, such as 24h. Default: 30d",
+    )
+    when.add_argument(
+        "--month",
+        type=_parsed(parse_month),
+        metavar="YYYY-MM",
+        help="a month of UTC instead, such as 2026-10; the current one up to the last full hour",
+    )
+    parser.add_argument(
+        "--by",
+        type=_parsed(parse_by),
+        default="namespace",
+        metavar="GROUP",
+        help="namespace, owner (needs kube-state-metrics), model, node, or label:NAME with a label of pods "
+        "that --pod-labels of the exporter names. Default: namespace",
+    )
+    parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="Default: table")
+    parser.epilog = _PROMETHEUS
+
+
+def _parsed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser of an argument from one that raises ValueError with what is allowed."""
+
+    def parse_argument(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
+
+    return parse_argument
+
+
 def _translate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="rules, dashboards or triggers, as YAML or JSON; - is stdin"
@@ -183,6 +226,8 @@ HELP = {
     "hub": "serve the page of the whole cluster, with data from a Prometheus",
     INSPECT: "print the GPUs of the cluster, with held and used amounts, from a Prometheus",
     ADVISE: "print which slice would fit each workload of the cluster, from seven days in a Prometheus",
+    USAGE: "print the GPU-hours that each namespace or team held and used in a month, and where the others "
+    "went, from a Prometheus",
 }
 OPTIONS = {
     "demo": _demo_options,
@@ -194,4 +239,5 @@ OPTIONS = {
     "hub": _hub_options,
     INSPECT: _inspect_options,
     ADVISE: _advise_options,
+    USAGE: _usage_options,
 }

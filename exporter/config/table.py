@@ -95,6 +95,11 @@ class Settings:
         "Price of a GPU-hour, of all GPUs alike, for the savings of advice.",
         commands=(*SERVING_COMMANDS, "inspect", "advise"),
     )
+    prices: Path | None = option(
+        PATH,
+        "YAML file with the prices of GPU-hours by model and MIG profile, for usage. See usage.md.",
+        commands=("hub", "usage"),
+    )
     history_retention: float = option(
         duration("5m", "168h"),
         "Retention of the history that is kept in memory for the timelines of the page; older"

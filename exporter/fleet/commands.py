@@ -28,11 +28,11 @@ from exporter.wording import printable
 
 # Queries of a large cluster take Prometheus a while.
 _DEADLINE = 60.0
-_FAILED = 1
+FAILED = 1
 Result = TypeVar("Result")
 
 
-def _prometheus_of(settings: Settings) -> Prometheus:
+def prometheus_of(settings: Settings) -> Prometheus:
     """Return the client of the Prometheus in the settings; raises SettingsError."""
     if settings.prometheus_url is None:
         raise SettingsError(
@@ -53,9 +53,9 @@ def _prometheus_of(settings: Settings) -> Prometheus:
         raise SettingsError(str(error)) from None
 
 
-async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
+async def read_once(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
     """Return what is read from Prometheus; None if it cannot be, after printing the reason."""
-    prometheus = _prometheus_of(settings)
+    prometheus = prometheus_of(settings)
     try:
         return await read(prometheus)
     except (PrometheusError, MissingSeriesError, UnknownNameError) as error:
@@ -85,7 +85,7 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
     with shutdown_signals() as shutdown:
         node_url = NodeUrl(node_url_template)
         access = access_of(settings.web_config)
-        prometheus = _prometheus_of(settings)
+        prometheus = prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         ticker = Ticker()
         app = make_hub_app(
@@ -120,22 +120,22 @@ async def inspect_cluster(
         whole = await inspect(prometheus, names, details=details, idle_after=idle_after, holders=holders)
         return await inspection_of(prometheus, whole, namespaces)
 
-    inspection = await _read(settings, read)
+    inspection = await read_once(settings, read)
     if inspection is None:
-        return _FAILED
+        return FAILED
     if output == "csv":
         nodes = (node for node, _ in inspection.nodes)
         print_text(holders_csv(inspection) if holders else nodes_csv(nodes))
-        _print_unknown(f"{name}: {why}" for name, why in inspection.problems)
-        _print_unknown(missing_holders(inspection) if holders else ())
+        print_unknown(f"{name}: {why}" for name, why in inspection.problems)
+        print_unknown(missing_holders(inspection) if holders else ())
     elif output == "json":
         print_text(json.dumps(inspection_json(inspection, details=holders), indent=2) + "\n")
     else:
         print_text(inspection_text(inspection, details=holders, width=terminal_width()))
-    return _FAILED if inspection.problems else 0
+    return FAILED if inspection.problems else 0
 
 
-def _print_unknown(problems: Iterable[str]) -> None:
+def print_unknown(problems: Iterable[str]) -> None:
     """Print what a table for programs does not have, beside it."""
     sys.stderr.writelines(f"not known: {printable(problem)}\n" for problem in problems)
 
@@ -145,14 +145,14 @@ async def advise_cluster(settings: Settings, namespaces: Sequence[str], *, outpu
 
     Return the exit code: 1 if something could not be read. Raises SettingsError without a Prometheus.
     """
-    found = await _read(settings, lambda prometheus: read_advice_of(prometheus, namespaces))
+    found = await read_once(settings, lambda prometheus: read_advice_of(prometheus, namespaces))
     if found is None:
-        return _FAILED
+        return FAILED
     if output == "json":
         print_text(json.dumps(cluster_advice_json(found, settings.gpu_hour_price), indent=2) + "\n")
     elif output == "csv":
         print_text(advice_csv(found.advices))
-        _print_unknown(found.problems)
+        print_unknown(found.problems)
     else:
         print_text(advice_text(found, terminal_width()))
-    return _FAILED if found.problems else 0
+    return FAILED if found.problems else 0
