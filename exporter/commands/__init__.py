@@ -179,7 +179,13 @@ def _usage_options(parser: argparse.ArgumentParser) -> None:
         help="namespace, owner (needs kube-state-metrics), model, node, or label:NAME with a label of pods "
         "that --pod-labels of the exporter names. Default: namespace",
     )
-    parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="Default: table")
+    parser.add_argument(
+        "--format",
+        choices=("table", "csv", "json", "focus"),
+        default="table",
+        help="focus is a bill in the columns of FOCUS 1.3, a row for each day, device and holder; it needs "
+        "--prices. Default: table",
+    )
     parser.epilog = _PROMETHEUS
 
 

@@ -14,6 +14,7 @@ from exporter.fleet.usage.model import Usage
 from exporter.fleet.usage.period import Period, period_of_month
 from exporter.fleet.usage.reading import read_usage
 from tests.core.commands.program import run as call
+from tests.fleet.focus import broken_rules
 from tests.fleet.month import (
     A100,
     ALWAYS,
@@ -274,3 +275,66 @@ def test_the_command_prints_the_month(server: Prometheus, tmp_path: Path) -> Non
     table = call("usage", *options, "--format", "csv", "--prometheus-url", server.url).stdout
     lines = list(csv.DictReader(io.StringIO(table)))
     assert sum(float(line["cost"]) for line in lines) == pytest.approx(sum(costs.values()))
+
+
+ROWS = "[{model: NVIDIA H100*, price: 3.10}, {model: '*', price: 2.05}]"
+BILL = f"currency: EUR\naccount: Research\nprices: {ROWS}\n"
+
+
+def test_the_bill_follows_focus_and_has_the_cost_of_the_table(server: Prometheus, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(BILL)
+    options = ("--month", "2025-02", "--prices", str(prices), "--prometheus-url", server.url)
+
+    done = call("usage", "--format", "focus", *options)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    reader = csv.DictReader(io.StringIO(done.stdout))
+    rows = list(reader)
+    assert broken_rules(list(reader.fieldnames or ()), rows) == set()
+    document = json.loads(call("usage", "--format", "json", *options).stdout)
+    for group in document["groups"]:
+        billed = sum(float(row["BilledCost"]) for row in rows if row["SubAccountName"] == group["name"])
+        assert billed == pytest.approx(group["cost"]["value"], rel=1e-6)
+    (row,) = (
+        row for row in rows if row["x_Pod"] == "train" and row["ChargePeriodStart"].startswith("2025-02-02")
+    )
+    assert (row["ResourceId"], row["ChargePeriodEnd"]) == ("GPU-0", "2025-02-03T00:00:00Z")
+    assert json.loads(row["Tags"]) == {"team": "research"}
+    assert {row["ResourceId"] for row in rows if row["x_Pod"] == "mig-a"} == {"MIG-a/3g.20gb"}
+    assert {row["SkuId"] for row in rows if row["x_Pod"] == "mig-b"} == {f"{A100} 2g.10gb"}
+
+
+def test_a_bill_by_use_leaves_out_what_was_not_measured_and_says_so(
+    server: Prometheus, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(f"by: used\n{BILL}")
+    options = ("--month", "2025-02", "--prices", str(prices), "--prometheus-url", server.url)
+
+    done = call("usage", "--format", "focus", *options)
+
+    assert done.returncode == 1
+    assert "not known: 2025-02-02T00:00:00Z: the use of 1 holder: not in the bill\n" in done.stderr
+    pods = {row["x_Pod"] for row in csv.DictReader(io.StringIO(done.stdout))}
+    assert "train" in pods
+    assert "mig-a" not in pods
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (None, "--format focus needs --prices"),
+        (BILL.replace("account: Research\n", ""), "needs an account"),
+        (BILL.replace("'*'", "L4"), f"needs a price for {A100} 2g.10gb, {A100} 3g.20gb in the file"),
+    ],
+)
+def test_a_bill_names_what_it_needs(server: Prometheus, tmp_path: Path, text: str | None, named: str) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(text or "")
+    options = ("--month", "2025-02", "--prometheus-url", server.url)
+
+    done = call("usage", "--format", "focus", *options, *(("--prices", str(prices)) if text else ()))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert named in done.stderr

@@ -23,8 +23,20 @@ _RECORDED = {"hours": "[59m] offset -59m30s", "days": "[22h59m] offset -23h59m30
 _SEEN = {"hours": "[2h] offset -1h", "days": "[25h] offset -1h"}
 
 _POD = "cluster, namespace, pod"
+HOLDER_LABELS = (
+    "cluster",
+    "namespace",
+    "pod",
+    "container",
+    "node",
+    "gpu",
+    "uuid",
+    "mig_uuid",
+    "model",
+    "profile",
+)
 _ROW = {
-    "hours": f"{_POD}, container, node, gpu, uuid, mig_uuid, model, profile, value",
+    "hours": f"{', '.join(HOLDER_LABELS)}, value",
     "days": f"{_POD}, node, model, profile, value",
 }
 PRICED = "model, profile, value"
@@ -93,6 +105,16 @@ def grouped(piece: Piece, groups: Groups) -> tuple[str, ...]:
         _summed(f"sum by ({_listed((*groups.kept, *groups.labels))}{PRICED}) ({joined})", piece),
         _summed(f"sum by ({_listed(groups.kept)}{PRICED}) ({pods} unless on ({_POD}) {named})", piece),
     )
+
+
+def of_holders(piece: Piece) -> dict[str, str]:
+    """Return the queries for what each holder held and used in some hours, and for the labels of pods."""
+    questions = {
+        value: _summed(_recorded(f'{_HOLDERS["hours"]}{{value="{value}"}}', "hours", _ROW["hours"]), piece)
+        for value in ("held", "used")
+    }
+    seen = f"[{piece.steps + 1}h] @ {piece.end:.0f} offset -1h"
+    return questions | {"labels": f"last_over_time(pod:gpuslice_labels:info1h{seen})"}
 
 
 def by_owner() -> Groups:
