@@ -122,8 +122,9 @@ soak: $(DEV) ## act a day on a node with 100,000 pods, and see that nothing grow
 bench: $(DEV) ## measure, and write docs/performance.md; GPU_EXPORTER=FILE is nvidia_gpu_exporter to compare with
 	@GPU_EXPORTER='$(GPU_EXPORTER)' $(BIN)/python -m benchmarks
 
-bench-fleet: $(DEV) ## measure what a look at 1,000 and 10,000 nodes costs Prometheus and the hub
+bench-fleet: $(DEV) ## measure what looks at 1,000 and 10,000 nodes, and at a month of 1,000, cost Prometheus
 	@$(BIN)/python -m benchmarks.fleet.looks
+	@$(BIN)/python -m benchmarks.fleet.usage
 
 image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it, ENGINE=buildah chooses
 	@engine=$${ENGINE:-$$(command -v docker || command -v podman || command -v buildah)}; [[ $$engine ]] \

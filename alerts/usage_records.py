@@ -7,17 +7,20 @@ hour or day: Prometheus puts steps at multiples of their length in Unix time.
 
 from collections.abc import Iterator, Mapping
 
+from alerts.advice_records import OWNER
 from alerts.model import Group, Record
 from alerts.records import GPU, HELD_GPUS, HOLDER
 
-HOUR_OF_NODES, DAY_OF_NODES = (f"node:gpuslice_usage_seconds:increase1{span}" for span in "hd")
-HOUR_OF_GPUS, DAY_OF_GPUS = (f"gpu:gpuslice_observed_seconds:increase1{span}" for span in "hd")
-HOUR_OF_HOLDERS, DAY_OF_PODS = "container:gpuslice_usage:increase1h", "pod:gpuslice_usage:increase1d"
+HOUR_OF_NODES = "node:gpuslice_usage_seconds:increase1h"
+HOUR_OF_GPUS = "gpu:gpuslice_observed_seconds:increase1h"
+HOUR_OF_HOLDERS = "container:gpuslice_usage:increase1h"
 LABELS = "pod:gpuslice_labels:info1h"
 
 _OFTEN, _SELDOM = "15m", "4h"
 _UUID, _DEVICE = "cluster, node, uuid", "cluster, node, uuid, mig_uuid"
-_POD = "cluster, namespace, pod, node, model, profile, value"
+_POD, _KIND = "cluster, namespace, pod", "model, profile, value"
+_OWNER = "cluster, namespace, owner_kind, owner_name"
+_BALANCE = "model, value, class"
 _ALLOCATION = "gpuslice_gpu_allocation_seconds_total"
 _INTEGRALS = {
     "held": "entitled_gpu_seconds",
@@ -31,6 +34,7 @@ def usage_groups() -> tuple[Group, ...]:
     """Return the groups, each after those that it uses."""
     return (
         Group(name="gpuslice-usage-hours", interval=_OFTEN, rules=tuple(_hours())),
+        Group(name="gpuslice-usage-groups", interval=_OFTEN, rules=tuple(_grouped())),
         Group(name="gpuslice-usage-days", interval=_SELDOM, rules=tuple(_days())),
     )
 
@@ -73,23 +77,80 @@ def _hours() -> Iterator[Record]:
     )
 
 
-def _days() -> Iterator[Record]:
-    holders = _hours_of(HOUR_OF_HOLDERS, f"{HOLDER}, model, profile, value")
+def _grouped() -> Iterator[Record]:
+    """Yield the sums over holders of an hour."""
+    pods = f"sum by ({_POD}, {_KIND}) ({_holders()})"
+    owners = f'last_over_time({OWNER}{{owner_name!=""}}[2h] offset -1h)'
+    owner = f"topk by ({_POD}) (1, group by ({_POD}, owner_kind, owner_name) ({owners}))"
+    owned = f"{pods} * on ({_POD}) group_left (owner_kind, owner_name) {owner}"
     yield Record(
-        name=DAY_OF_NODES,
-        expr=_last_day(_hours_of(HOUR_OF_NODES, "cluster, node, model, value, class")),
-        why="The same of the last full day of UTC.",
+        name="owner:gpuslice_usage:increase1h",
+        expr=_last_hour(f"sum by ({_OWNER}, {_KIND}) ({owned}\nor on ({_POD}, {_KIND}) {pods})"),
+        why="The same of all pods of an owner, by `model` and MIG `profile`; without a known owner of those "
+        "of a namespace.",
     )
     yield Record(
-        name=DAY_OF_GPUS,
+        name="labels:gpuslice_usage:increase1h",
+        expr=_last_hour(_by_labels()),
+        why="The same of all pods of a namespace with equal labels; a pod with devices of several kinds "
+        "counts as the kind that it holds most of.",
+    )
+    yield Record(
+        name="node:gpuslice_usage:increase1h",
+        expr=_last_hour(f"sum by (cluster, node, {_KIND}) ({_holders()})"),
+        why="The same of all holders on a node.",
+    )
+
+
+def _holders(value: str = "") -> str:
+    chosen = f'{{value="{value}"}}' if value else ""
+    return f"max by ({HOLDER}, {_KIND}) ({_hour_of(HOUR_OF_HOLDERS + chosen)})"
+
+
+def _hour_of(record: str) -> str:
+    # The hour that ended at a step is recorded in the hour after it.
+    return f"last_over_time({record}[59m] offset -59m30s)"
+
+
+def _by_labels() -> str:
+    """Return sums with all labels of pods, whatever their names: the left side of a join keeps its labels."""
+    held = _holders("held")
+    kind = (
+        f"group by ({_POD}, model, profile) (topk by ({_POD}) (1, sum by ({_POD}, model, profile) ({held})))"
+    )
+    labels = f"topk by ({_POD}) (1, last_over_time({LABELS}[2h] offset -1h))"
+    pods = f"{labels} * on ({_POD}) group_left (model, profile) {kind}"
+    values = {
+        value: f"{pods} * on ({_POD}) group_left () sum by ({_POD}) ({_holders(value)})"
+        for value in _INTEGRALS
+    }
+    return f"sum without (pod, pod_uid, node) ({_valued(values)})"
+
+
+def _days() -> Iterator[Record]:
+    nodes = _hours_of(HOUR_OF_NODES, f"cluster, node, {_BALANCE}")
+    yield Record(
+        name="cluster:gpuslice_usage_seconds:increase1d",
+        expr=_last_day(f"sum by (cluster, {_BALANCE}) ({nodes})"),
+        why="The same of the last full day of UTC, of all nodes.",
+    )
+    yield Record(
+        name="gpu:gpuslice_observed_seconds:increase1d",
         expr=_last_day(_hours_of(HOUR_OF_GPUS, f"{_UUID}, model")),
         why="Seconds of the last full day of UTC in which the GPU was observed.",
     )
-    yield Record(
-        name=DAY_OF_PODS,
-        expr=_last_day(f"sum by ({_POD}) ({holders})"),
-        why="The last full day of UTC of a pod, by `model`, MIG `profile` and `value`.",
-    )
+    owners = _hours_of("owner:gpuslice_usage:increase1h", f"{_OWNER}, {_KIND}")
+    for level, expr in {
+        "namespace": f"sum by (cluster, namespace, {_KIND}) ({owners})",
+        "owner": owners,
+        "node": _hours_of("node:gpuslice_usage:increase1h", f"cluster, node, {_KIND}"),
+        "labels": _sum_of_hours("labels:gpuslice_usage:increase1h"),
+    }.items():
+        yield Record(
+            name=f"{level}:gpuslice_usage:increase1d",
+            expr=_last_day(expr),
+            why=f"The same of the last full day of UTC, by {level}.",
+        )
 
 
 def _last_hour(expr: str) -> str:
@@ -102,9 +163,11 @@ def _last_day(expr: str) -> str:
 
 def _hours_of(record: str, labels: str) -> str:
     """Return the sum of the hours of a day by all labels of a record, without that of a replica."""
-    # The hour that ended at a step was recorded in the hour after it.
-    hour = f"last_over_time({record}[59m] offset -59m30s)"
-    return f"max by ({labels}) (sum_over_time({hour}[23h59m30s:1h]))"
+    return f"max by ({labels}) ({_sum_of_hours(record)})"
+
+
+def _sum_of_hours(record: str) -> str:
+    return f"sum_over_time({_hour_of(record)}[23h59m30s:1h])"
 
 
 def _increase(counter: str, labels: str, further: str = "instance") -> str:

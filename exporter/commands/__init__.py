@@ -154,8 +154,8 @@ def _advise_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _usage_options(parser: argparse.ArgumentParser) -> None:
+    from exporter.fleet.usage.grouping import parse_by  # noqa: PLC0415 - see above
     from exporter.fleet.usage.period import parse_month, parse_since  # noqa: PLC0415 - with its client
-    from exporter.fleet.usage.reading import parse_by  # noqa: PLC0415 - see above
 
     when = parser.add_mutually_exclusive_group()
     when.add_argument(
@@ -163,7 +163,8 @@ def _usage_options(parser: argparse.ArgumentParser) -> None:
         type=_parsed(parse_since),
         default="30d",
         metavar="TIME",
-        help="hours or days up to the last full hour, such as 24h. Default: 30d",
+        help="hours up to the last full one, such as 12h, or days of UTC with the current one so far. "
+        "Default: 30d",
     )
     when.add_argument(
         "--month",

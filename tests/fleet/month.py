@@ -31,6 +31,7 @@ ROUNDS = {
     "gpuslice-containers": "5m",
     "gpuslice-advice-hours": "60m",
     "gpuslice-usage-hours": "15m",
+    "gpuslice-usage-groups": "15m",
     "gpuslice-usage-days": "4h",
 }
 NEEDED = ("container:gpuslice_held_gpus:max", "pod:gpuslice_owner:info1h")

@@ -62,9 +62,14 @@ def parse_since(text: str) -> float:
 
 
 def period_since(seconds: float, at: float) -> Period:
-    """Return the last ``seconds`` up to the last recorded hour at Unix time ``at``."""
+    """Return the last ``seconds`` up to the last recorded hour at Unix time ``at``.
+
+    Days are full days of UTC, and the part of the current one: most of them have a record.
+    """
     end = last_recorded_hour(at)
     start = end - seconds // HOUR * HOUR
+    if seconds % DAY == 0:
+        start = start // DAY * DAY
     return Period(start, end, f"{_moment(start)} to {_moment(end)}")
 
 

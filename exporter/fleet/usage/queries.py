@@ -11,18 +11,19 @@ from exporter.fleet.usage.period import DAY, HOUR
 
 Span: TypeAlias = Literal["hours", "days"]
 
-_NODES = {"hours": "node:gpuslice_usage_seconds:increase1h", "days": "node:gpuslice_usage_seconds:increase1d"}
+_BALANCES = {
+    "hours": "node:gpuslice_usage_seconds:increase1h",
+    "days": "cluster:gpuslice_usage_seconds:increase1d",
+}
 _GPUS = {
     "hours": "gpu:gpuslice_observed_seconds:increase1h",
     "days": "gpu:gpuslice_observed_seconds:increase1d",
 }
-_HOLDERS = {"hours": "container:gpuslice_usage:increase1h", "days": "pod:gpuslice_usage:increase1d"}
+_HOLDERS = "container:gpuslice_usage:increase1h"
 _STEPS = {"hours": HOUR, "days": DAY}
 # The first hour of a day still has the record of the day before the last.
 _RECORDED = {"hours": "[59m] offset -59m30s", "days": "[22h59m] offset -23h59m30s"}
-_SEEN = {"hours": "[2h] offset -1h", "days": "[25h] offset -1h"}
-
-_POD = "cluster, namespace, pod"
+_REPLICATED = {"hours": "cluster, node, model, value, class", "days": "cluster, model, value, class"}
 HOLDER_LABELS = (
     "cluster",
     "namespace",
@@ -35,12 +36,9 @@ HOLDER_LABELS = (
     "model",
     "profile",
 )
-_ROW = {
-    "hours": f"{', '.join(HOLDER_LABELS)}, value",
-    "days": f"{_POD}, node, model, profile, value",
-}
 PRICED = "model, profile, value"
-OWNER = ("owner_kind", "owner_name")
+_HOLDER = f"{', '.join(HOLDER_LABELS)}, value"
+OWNER = ("cluster", "namespace", "owner_kind", "owner_name")
 
 
 class Piece(NamedTuple):
@@ -56,15 +54,6 @@ class Piece(NamedTuple):
         return self.end - self.steps * _STEPS[self.span]
 
 
-class Groups(NamedTuple):
-    """What usage is summed by: labels of the records, or labels of pods from another record."""
-
-    labels: tuple[str, ...]
-    record: str = ""
-    kept: tuple[str, ...] = ()
-    """Labels of rows without such labels of a pod."""
-
-
 def merged(pieces: Sequence[Piece]) -> list[Piece]:
     """Return adjacent pieces as one."""
     whole: list[Piece] = []
@@ -78,7 +67,7 @@ def merged(pieces: Sequence[Piece]) -> list[Piece]:
 
 def balances(piece: Piece) -> str:
     """Return the query for the balances of all GPUs, and what is held beyond them."""
-    rows = _recorded(_NODES[piece.span], piece.span, "cluster, node, model, value, class")
+    rows = _recorded(_BALANCES[piece.span], piece.span, _REPLICATED[piece.span])
     return _summed(f"sum by (value, class) ({rows})", piece)
 
 
@@ -91,40 +80,36 @@ def known_gpus(pieces: Sequence[Piece]) -> str:
     return f"count(group by (cluster, uuid) ({seen}))"
 
 
-def grouped(piece: Piece, groups: Groups) -> tuple[str, ...]:
-    """Return the queries for what is held and used by groups, and for the rest that is in none."""
-    span = piece.span
-    rows = _recorded(_HOLDERS[span], span, _ROW[span])
-    if not groups.record:
-        return (_summed(f"sum by ({_listed(groups.labels)}{PRICED}) ({rows})", piece),)
-    pods = f"sum by ({_POD}, {PRICED}) ({rows})"
-    named = f"group by ({_POD}, {', '.join(groups.labels)}) (last_over_time({groups.record}{_SEEN[span]}))"
-    chosen = f"topk by ({_POD}) (1, {named})"
-    joined = f"({pods}) * on ({_POD}) group_left ({', '.join(groups.labels)}) ({chosen})"
-    return (
-        _summed(f"sum by ({_listed((*groups.kept, *groups.labels))}{PRICED}) ({joined})", piece),
-        _summed(f"sum by ({_listed(groups.kept)}{PRICED}) ({pods} unless on ({_POD}) {named})", piece),
-    )
+def by_labels(piece: Piece, labels: Sequence[str]) -> str:
+    """Return the query for what is held and used by cluster, namespace, owner, node or model."""
+    level = "namespace"
+    if "node" in labels:
+        level = "node"
+    elif labels == OWNER or piece.span == "hours":
+        level = "owner"
+    of = {"owner": ", ".join(OWNER)}.get(level, f"cluster, {level}")
+    rows = _recorded(f"{level}:gpuslice_usage:increase1{piece.span[0]}", piece.span, f"{of}, {PRICED}")
+    return _summed(f"sum by ({', '.join((*labels, PRICED))}) ({rows})", piece)
+
+
+def by_pod_label(piece: Piece, label: str) -> str:
+    """Return the query for what is held and used by the pods with a label, by its name in Prometheus."""
+    record = f'labels:gpuslice_usage:increase1{piece.span[0]}{{{label}!=""}}'
+    rows = f"sum by ({label}, {PRICED}) (last_over_time({record}{_RECORDED[piece.span]}))"
+    # Rows have labels of any name, and replicas one that is not known: each has as many balances.
+    balance = f"last_over_time({_BALANCES[piece.span]}{_RECORDED[piece.span]})"
+    replicas = f"scalar(max(count by ({_REPLICATED[piece.span]}) ({balance})))"
+    return _summed(f"{rows} / {replicas}", piece)
 
 
 def of_holders(piece: Piece) -> dict[str, str]:
     """Return the queries for what each holder held and used in some hours, and for the labels of pods."""
     questions = {
-        value: _summed(_recorded(f'{_HOLDERS["hours"]}{{value="{value}"}}', "hours", _ROW["hours"]), piece)
+        value: _summed(_recorded(f'{_HOLDERS}{{value="{value}"}}', "hours", _HOLDER), piece)
         for value in ("held", "used")
     }
     seen = f"[{piece.steps + 1}h] @ {piece.end:.0f} offset -1h"
     return questions | {"labels": f"last_over_time(pod:gpuslice_labels:info1h{seen})"}
-
-
-def by_owner() -> Groups:
-    """Return the groups of owners, as kube-state-metrics reports them."""
-    return Groups(OWNER, 'pod:gpuslice_owner:info1h{owner_name!=""}', ("cluster", "namespace"))
-
-
-def by_label(label: str) -> Groups:
-    """Return the groups of a label of pods, by its name as a label of series."""
-    return Groups((label,), f'pod:gpuslice_labels:info1h{{{label}!=""}}')
 
 
 def _recorded(record: str, span: Span, labels: str) -> str:
@@ -144,7 +129,3 @@ def _range(piece: Piece) -> str:
 
 def _delay(span: Span) -> str:
     return f"{_STEPS[span] - 30:.0f}s"
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return "".join(f"{label}, " for label in labels)

@@ -19,7 +19,9 @@ from alerts.table import record_table
 from alerts.usage_records import usage_groups
 from alerts.windows import Windows
 from exporter.fleet import advice_queries, namespaces, nodes, sick_and_idle, targets
-from exporter.fleet.usage.queries import Piece, balances, by_label, by_owner, grouped, known_gpus
+from exporter.fleet.usage.grouping import GROUPS as GROUPS_OF_USAGE
+from exporter.fleet.usage.grouping import group_questions
+from exporter.fleet.usage.queries import Piece, balances, known_gpus, of_holders
 from tests.product.alerts.committed import quick_rules
 from tests.together.end_to_end.programs import Prometheus, demo, get, prometheus, until
 from tests.tools import tool
@@ -69,11 +71,12 @@ def test_every_record_is_used() -> None:
 def usage_queries() -> Iterator[str]:
     """Yield the queries of usage by hours and by days."""
     pieces = Piece("hours", 0, 1), Piece("days", 0, 1)
+    yield known_gpus(pieces)
+    yield from of_holders(pieces[0]).values()
     for piece in pieces:
         yield balances(piece)
-        for groups in (by_owner(), by_label("label_team")):
-            yield from grouped(piece, groups)
-    yield known_gpus(pieces)
+    for by in (*GROUPS_OF_USAGE, "label:team"):
+        yield from group_questions(by, pieces).values()
 
 
 def test_the_table_of_records_is_what_the_code_makes() -> None:
