@@ -122,9 +122,10 @@ soak: $(DEV) ## act a day on a node with 100,000 pods, and see that nothing grow
 bench: $(DEV) ## measure, and write docs/performance.md; GPU_EXPORTER=FILE is nvidia_gpu_exporter to compare with
 	@GPU_EXPORTER='$(GPU_EXPORTER)' $(BIN)/python -m benchmarks
 
-bench-fleet: $(DEV) ## measure what looks at large clusters cost Prometheus and the hub, and what reading their pods costs
+bench-fleet: $(DEV) ## measure what looks at large clusters, and at a month, cost Prometheus and the hub, and what reading their pods costs
 	@$(BIN)/python -m benchmarks.fleet.looks
 	@$(BIN)/python -m benchmarks.fleet.reading
+	@$(BIN)/python -m benchmarks.fleet.usage
 
 image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it, ENGINE=buildah chooses
 	@engine=$${ENGINE:-$$(command -v docker || command -v podman || command -v buildah)}; [[ $$engine ]] \

@@ -11,6 +11,7 @@ from alerts.grouping import alert_groups
 from alerts.model import Alert, Group, Link, Record
 from alerts.records import recording_groups
 from alerts.thresholds import RulesSettings, Thresholds
+from alerts.usage_records import usage_groups
 from alerts.windows import Windows
 
 _MADE = "# Generated from the code in alerts/ by `make rules`. Change the code or thresholds.toml instead.\n"
@@ -41,7 +42,7 @@ def rule_files(numbers: Thresholds) -> dict[str, str]:
         slow_interval=numbers.rules.slow_interval,
         idle_after=numbers.sharing.idle_after,
     )
-    recording = _groups((*recording_groups(windows), *advice_groups()), numbers.rules)
+    recording = _groups((*recording_groups(windows), *advice_groups(), *usage_groups()), numbers.rules)
     alerts = _groups(alert_groups(numbers), numbers.rules)
     return {
         RECORDING: _written({"groups": recording}),

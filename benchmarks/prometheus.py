@@ -113,12 +113,13 @@ def create_blocks(lines: Iterable[str], folder: Path, longest: str = "2h") -> No
 
 
 @contextmanager
-def stored(parts: Iterable[Iterable[str]], longest: str = "2h") -> Iterator[Prometheus]:
+def stored(parts: Iterable[Iterable[str]], longest: str = "2h", *options: str) -> Iterator[Prometheus]:
     """Run a Prometheus that scrapes nothing, with blocks of the samples of each part."""
     with tempfile.TemporaryDirectory(prefix="stored-") as name:
         for lines in parts:
             create_blocks(lines, Path(name), longest)
-        with prometheus(Path(name), {"scrape_configs": []}, free_port(), "--log.level=error") as server:
+        quiet = "--log.level=error", *options
+        with prometheus(Path(name), {"scrape_configs": []}, free_port(), *quiet) as server:
             yield server
 
 

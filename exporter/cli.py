@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from exporter import __version__
-from exporter.commands import ADVISE, HELP, INSPECT, IS, OPTIONS, TRANSLATE, WAITING, WHY
+from exporter.commands import ADVISE, HELP, INSPECT, IS, OPTIONS, TRANSLATE, USAGE, WAITING, WHY
 from exporter.commands.node import node
 from exporter.config import Settings, SettingsError, add_options, load_settings
 from exporter.config.commands import ALL_COMMANDS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, IS, WHY, WAITING})
+REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, IS, WHY, WAITING, USAGE})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -197,6 +197,18 @@ async def _waiting(arguments: argparse.Namespace, settings: Settings) -> int:
     return await list_waiting(settings, arguments.namespace, output=arguments.output)
 
 
+async def _usage(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.fleet.usage.command import print_usage  # noqa: PLC0415 - see above
+
+    return await print_usage(
+        settings,
+        month=arguments.month,
+        since=arguments.since,
+        by=arguments.by,
+        output=arguments.format,
+    )
+
+
 async def _metrics(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.metrics import metrics_markdown, node_series  # noqa: PLC0415 - see above
     from exporter.commands.snapshot import poll_once  # noqa: PLC0415 - see above
@@ -237,6 +249,7 @@ COMMANDS = {
     IS: _is,
     WHY: _why,
     WAITING: _waiting,
+    USAGE: _usage,
 }
 
 

@@ -3,11 +3,13 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from exporter.config.parse import duration
 
 INSPECT, ADVISE, TRANSLATE, IS = "inspect", "advise", "translate", "is"
 WHY, WAITING = "why", "waiting"
+USAGE = "usage"
 DEMO_SCENARIO = "showcase"
 _FORMATS = ("text", "json", "csv")
 _PROMETHEUS = (
@@ -205,6 +207,55 @@ def _waiting_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _KUBERNETES
 
 
+def _usage_options(parser: argparse.ArgumentParser) -> None:
+    from exporter.fleet.usage.grouping import parse_by  # noqa: PLC0415 - see above
+    from exporter.fleet.usage.period import parse_month, parse_since  # noqa: PLC0415 - with its client
+
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument(
+        "--since",
+        type=_parsed(parse_since),
+        default="30d",
+        metavar="TIME",
+        help="hours up to the last full one, such as 12h, or days of UTC with the current one so far. "
+        "Default: 30d",
+    )
+    when.add_argument(
+        "--month",
+        type=_parsed(parse_month),
+        metavar="YYYY-MM",
+        help="a month of UTC instead, such as 2026-10; the current one up to the last full hour",
+    )
+    parser.add_argument(
+        "--by",
+        type=_parsed(parse_by),
+        default="namespace",
+        metavar="GROUP",
+        help="namespace, owner (needs kube-state-metrics), model, node, or label:NAME with a label of pods "
+        "that --pod-labels of the exporter names. Default: namespace",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "csv", "json", "focus"),
+        default="table",
+        help="focus is a bill in the columns of FOCUS 1.3, a row for each day, device and holder; it needs "
+        "--prices. Default: table",
+    )
+    parser.epilog = _PROMETHEUS
+
+
+def _parsed(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser of an argument from one that raises ValueError with what is allowed."""
+
+    def parse_argument(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
+
+    return parse_argument
+
+
 def _translate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="rules, dashboards or triggers, as YAML or JSON; - is stdin"
@@ -240,6 +291,8 @@ HELP = {
     "1: something could not be read, 3: it held one, 4: no such pod is known to have held one",
     WHY: "print why a pod waits, and what is nearest to help",
     WAITING: "print the pods of the cluster that wait for a device, and what is nearest to help each",
+    USAGE: "print the GPU-hours that each namespace or team held and used in a month, and where the others "
+    "went, from a Prometheus",
 }
 OPTIONS = {
     "demo": _demo_options,
@@ -254,4 +307,5 @@ OPTIONS = {
     IS: _is_options,
     WHY: _why_options,
     WAITING: _waiting_options,
+    USAGE: _usage_options,
 }

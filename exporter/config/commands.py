@@ -9,7 +9,7 @@ NODE_COMMANDS = ("serve", "demo", "snapshot", "doctor", "record", "metrics")
 """Those that poll a node, real or simulated."""
 MACHINE_COMMANDS = tuple(name for name in NODE_COMMANDS if name != "demo")
 """Those that poll this machine; a simulated node has its own paths and name."""
-CLUSTER_COMMANDS = ("hub", "inspect", "advise", "is", "why", "waiting")
+CLUSTER_COMMANDS = ("hub", "inspect", "advise", "is", "why", "waiting", "usage")
 """Those about a cluster, from a Prometheus."""
 PROMETHEUS_COMMANDS = (*CLUSTER_COMMANDS, "doctor")
 """Those that read a Prometheus; the doctor reads its rules."""

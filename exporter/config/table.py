@@ -96,6 +96,11 @@ class Settings:
         "Price of a GPU-hour, of all GPUs alike, for the savings of advice.",
         commands=(*SERVING_COMMANDS, "inspect", "advise", "is"),
     )
+    prices: Path | None = option(
+        PATH,
+        "YAML file with the prices of GPU-hours by model and MIG profile, for usage. See usage.md.",
+        commands=("hub", "usage"),
+    )
     history_retention: float = option(
         duration("5m", "168h"),
         "Retention of the history in memory, for the timelines of the page; older data is coarser.",
@@ -189,21 +194,18 @@ class Settings:
     )
     vgpu_manager_root: Path = option(
         PATH,
-        "Directory in which vgpu-manager keeps the limits of containers.",
+        "Directory of the limits of vgpu-manager.",
         default="/etc/vgpu-manager",
         commands=MACHINE_COMMANDS,
     )
     mps_root: Path = option(
         PATH,
-        "Directory of the MPS daemons of NVIDIA's device plugin.",
+        "Directory of MPS of NVIDIA's device plugin.",
         default="/run/nvidia/mps",
         commands=MACHINE_COMMANDS,
     )
     runai_root: Path = option(
-        PATH,
-        "Directory in which run:ai keeps the usage of pods.",
-        default="/runai",
-        commands=MACHINE_COMMANDS,
+        PATH, "Directory of run:ai with the usage of pods.", default="/runai", commands=MACHINE_COMMANDS
     )
     resource_pattern: tuple[re.Pattern[str], ...] = option(
         PATTERN,

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Collection
 
-from exporter.fleet.queries import earlier, selector
+from exporter.fleet.owners import owner_questions
+from exporter.fleet.queries import selector
 
 DAYS = 7
 # By the end of the name of a series of MIG profiles, the field of a profile that it is.
@@ -65,8 +66,7 @@ def device_questions() -> dict[str, str]:
         "opted_out": f"group by ({_POD}) (last_over_time({_LABEL_OFF}{_THIS_WEEK}))",
         "owners": f"group by ({_POD}, owner_kind, owner_name) "
         f"(last_over_time(pod:gpuslice_owner:info1h{_THIS_WEEK}))",
-        "deployments": _owners("kube_replicaset_owner", "replicaset", "Deployment"),
-        "cron_jobs": _owners("kube_job_owner", "job_name", "CronJob"),
+        **owner_questions(),
         "memory": f"max by ({_DEVICE}, profile) (last_over_time(gpuslice_gpu_memory_total_bytes{_LATELY})"
         f" or last_over_time(gpuslice_mig_memory_total_bytes{_LATELY}))",
         "week": holder_questions('{namespace=""}')["week"],
@@ -78,9 +78,3 @@ def device_questions() -> dict[str, str]:
             for value in PROFILE_VALUES
         },
     }
-
-
-def _owners(series: str, label: str, kind: str) -> str:
-    """Return the query for the owners of a kind, also of those that were there at one of some times ago."""
-    selected = f"{series}{{owner_kind={json.dumps(kind)}}}"
-    return f"group by (cluster, namespace, {label}, owner_name) ({selected} or {earlier(selected)})"

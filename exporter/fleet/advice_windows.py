@@ -1,6 +1,5 @@
 """The windows of a cluster's workloads: the last seven days of their containers, from Prometheus."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import add
@@ -17,6 +16,7 @@ from exporter.fleet.advice_queries import (
     of_gpus,
     of_namespace,
 )
+from exporter.fleet.owners import owners_above, workload_of
 from exporter.fleet.prometheus import Prometheus, Sample
 from exporter.fleet.queries import Answers, HolderKey, ask, holder_key
 from exporter.model import DeviceKey
@@ -24,8 +24,6 @@ from exporter.model.mig_profiles import MigProfile
 
 _HOUR = 3600.0
 _FLAT = 0.95
-# The controller of cron jobs names a job by its minute.
-_SCHEDULED = re.compile(r"(.+)-[0-9]{8}")
 # How several values of a holder become one, as the number of a GPU may change at a boot; else the largest.
 _COMBINED: Mapping[str, Callable[[float, float], float]] = {
     "since": min,
@@ -36,8 +34,6 @@ _COMBINED: Mapping[str, Callable[[float, float], float]] = {
     "steps": add,
 }
 _POD = ("cluster", "namespace", "pod")
-# Kinds of owners that are no workload.
-_NO_WORKLOADS = frozenset({"", "<none>", "Node"})
 
 
 class AdviceWindows(NamedTuple):
@@ -238,26 +234,12 @@ def _values(samples: Iterable[Sample], combined: Callable[[float, float], float]
 
 def _workloads(answers: Answers) -> dict[tuple[str, ...], tuple[str, str]]:
     """Return kind and name of the owner of each pod; of a replica set or a job the owner of that."""
-    above = {}
-    for name, kind, label, kind_above in (
-        ("deployments", "ReplicaSet", "replicaset", "Deployment"),
-        ("cron_jobs", "Job", "job_name", "CronJob"),
-    ):
-        for sample in answers.samples(name):
-            owned = (kind, *sample.texts("cluster", "namespace", label))
-            above[owned] = kind_above, sample.text("owner_name")
-    workloads = {}
+    above, workloads = owners_above(answers), {}
     for sample in answers.samples("owners"):
-        pod, kind, name = sample.texts(*_POD), sample.text("owner_kind"), sample.text("owner_name")
-        cluster, namespace, _ = pod
-        owner = above.get((kind, cluster, namespace, name))
-        scheduled = _SCHEDULED.fullmatch(name) if kind == "Job" else None
+        cluster, namespace, _ = pod = sample.texts(*_POD)
+        owner = workload_of(above, cluster, namespace, *sample.texts("owner_kind", "owner_name"))
         if owner is not None:
             workloads[pod] = owner
-        elif scheduled is not None:
-            workloads[pod] = "CronJob", scheduled[1]
-        elif kind not in _NO_WORKLOADS:
-            workloads[pod] = kind, name
     return workloads
 
 

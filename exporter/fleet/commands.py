@@ -36,8 +36,8 @@ from exporter.wording import printable
 
 # Queries of a large cluster take Prometheus a while.
 _DEADLINE = 60.0
-_FAILED = 1
-_CODES = {"holds": 0, "unknown": _FAILED, "held": 3, "none": 4}
+FAILED = 1
+_CODES = {"holds": 0, "unknown": FAILED, "held": 3, "none": 4}
 # Names as Kubernetes allows them.
 _POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]{0,62})/(?P<pod>[a-z0-9][a-z0-9.-]{0,252})")
 Result = TypeVar("Result")
@@ -64,7 +64,7 @@ def prometheus_of(settings: Settings) -> Prometheus:
         raise SettingsError(str(error)) from None
 
 
-async def _read(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
+async def read_once(settings: Settings, read: Callable[[Prometheus], Awaitable[Result]]) -> Result | None:
     """Return what is read from Prometheus; None if it cannot be, after printing the reason."""
     prometheus = prometheus_of(settings)
     try:
@@ -153,22 +153,22 @@ async def inspect_cluster(
         whole = await inspect(prometheus, names, details=details, idle_after=idle_after, holders=holders)
         return await inspection_of(prometheus, whole, namespaces)
 
-    inspection = await _read(settings, read)
+    inspection = await read_once(settings, read)
     if inspection is None:
-        return _FAILED
+        return FAILED
     if output == "csv":
         nodes = (node for node, _ in inspection.nodes)
         print_text(holders_csv(inspection) if holders else nodes_csv(nodes))
-        _print_unknown(f"{name}: {why}" for name, why in inspection.problems)
-        _print_unknown(missing_holders(inspection) if holders else ())
+        print_unknown(f"{name}: {why}" for name, why in inspection.problems)
+        print_unknown(missing_holders(inspection) if holders else ())
     elif output == "json":
         print_text(json.dumps(inspection_json(inspection, details=holders), indent=2) + "\n")
     else:
         print_text(inspection_text(inspection, details=holders, width=terminal_width()))
-    return _FAILED if inspection.problems else 0
+    return FAILED if inspection.problems else 0
 
 
-def _print_unknown(problems: Iterable[str]) -> None:
+def print_unknown(problems: Iterable[str]) -> None:
     """Print what a table for programs does not have, beside it."""
     sys.stderr.writelines(f"not known: {printable(problem)}\n" for problem in problems)
 
@@ -178,17 +178,17 @@ async def advise_cluster(settings: Settings, namespaces: Sequence[str], *, outpu
 
     Return the exit code: 1 if something could not be read. Raises SettingsError without a Prometheus.
     """
-    found = await _read(settings, lambda prometheus: read_advice_of(prometheus, namespaces))
+    found = await read_once(settings, lambda prometheus: read_advice_of(prometheus, namespaces))
     if found is None:
-        return _FAILED
+        return FAILED
     if output == "json":
         print_text(json.dumps(cluster_advice_json(found, settings.gpu_hour_price), indent=2) + "\n")
     elif output == "csv":
         print_text(advice_csv(found.advices))
-        _print_unknown(found.problems)
+        print_unknown(found.problems)
     else:
         print_text(advice_text(found, terminal_width()))
-    return _FAILED if found.problems else 0
+    return FAILED if found.problems else 0
 
 
 async def describe_pod(settings: Settings, name: str, *, output: str, node_url_template: str) -> int:
@@ -200,16 +200,16 @@ async def describe_pod(settings: Settings, name: str, *, output: str, node_url_t
     if match is None:
         raise SettingsError(f"{name!r} is not NAMESPACE/POD, such as ml/train-0")
     namespace, pod, node_url = match["namespace"], match["pod"], NodeUrl(node_url_template)
-    found = await _read(
+    found = await read_once(
         settings,
         lambda prometheus: read_pod(
             prometheus, namespace, pod, idle_after=settings.idle_after, node_url=node_url
         ),
     )
     if found is None:
-        return _FAILED
+        return FAILED
     if output == "json":
         print_text(json.dumps(pod_json(found, settings.gpu_hour_price), indent=2) + "\n")
     else:
         print_text(pod_text(found, terminal_width()))
-    return _FAILED if found.problems else _CODES[found.state]
+    return FAILED if found.problems else _CODES[found.state]

@@ -79,6 +79,11 @@ class Answers:
         """Return an answer, empty if its query failed."""
         return self._samples.get(name, ())
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the queries with an answer."""
+        return tuple(self._samples)
+
     def by_target(self, name: str) -> dict[Target, float]:
         """Return an answer by target, empty if its query failed."""
         return {target_of(sample): sample.value for sample in self.samples(name)}

@@ -65,8 +65,10 @@ async def connected(answer: Answer) -> AsyncIterator[Prometheus]:
     """Yield a client of a server with these answers."""
     with answering(answer) as url:
         prometheus = Prometheus(url, deadline=60)
-        yield prometheus
-        await prometheus.close()
+        try:
+            yield prometheus
+        finally:
+            await prometheus.close()
 
 
 async def inspected(answer: Answer) -> Inspection:

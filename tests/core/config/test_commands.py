@@ -15,7 +15,8 @@ from tests.core.config.test_settings import BAD_VALUES, VALUES, kebab, variable
 COMMANDS = list(HELP)
 # Of the flag of an option that is none of the table: the commands that have it.
 OWN_FLAGS = {
-    "--format": {"snapshot"},
+    "--format": {"snapshot", "usage"},
+    "--month": {"usage"},
     "--json": {"doctor"},
     "--seed": {"demo"},
     "--refresh": {"hub"},
@@ -55,7 +56,8 @@ def test_every_command_but_translate_has_settings():
         ("config", set(HELP) - {"translate"}),
         ("listen", {"serve", "demo", "hub"}),
         ("frame_ancestors", {"serve", "demo", "hub"}),
-        ("prometheus_url", {"hub", "inspect", "advise", "is", "why", "waiting", "doctor"}),
+        ("prometheus_url", {"hub", "inspect", "advise", "is", "why", "waiting", "usage", "doctor"}),
+        ("prices", {"hub", "usage"}),
         ("poll_interval", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("pod_labels", {"serve", "demo", "snapshot", "doctor", "record", "metrics"}),
         ("kubelet_root", {"serve", "snapshot", "doctor", "record", "metrics"}),
@@ -140,7 +142,8 @@ def test_help_has_the_options_of_the_command_and_no_other(command):
 
 
 @pytest.mark.parametrize(
-    ("command", "lines"), [("inspect", 80), ("advise", 70), ("hub", 85), ("translate", 25), ("demo", 120)]
+    ("command", "lines"),
+    [("inspect", 80), ("advise", 70), ("usage", 85), ("hub", 85), ("translate", 25), ("demo", 120)],
 )
 def test_help_is_short(command, lines):
     """In a terminal of 80 columns."""

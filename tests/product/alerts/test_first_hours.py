@@ -21,11 +21,12 @@ from tests.tools import ROOT, tool
 PAGE = (ROOT / "docs/first-hours.md").read_text()
 RECORDING, ALERTS = (yaml.safe_load(path.read_text())["groups"] for path in FILES)
 MINUTES = {"m": 1, "h": 60}
-# Records that a busy node without kube-state-metrics has no reason for.
+# Records that a busy node without kube-state-metrics and without --pod-labels has no reason for.
 WITHOUT_REASON = {
     "container:gpuslice_largest_idle_seconds:topk",
     "gpu:gpuslice_raised_condition:bool",
     "pod:gpuslice_owner:info1h",
+    "pod:gpuslice_labels:info1h",
 }
 
 
@@ -65,11 +66,11 @@ def _input_series() -> Iterator[dict[str, str]]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = ", ".join(f"{key}={json.dumps(value)}" for key, value in sorted(sample.labels.items()))
-            values = f"{sample.value}x200"
+            values = f"{sample.value}x2000"
             if sample.name.endswith("timestamp_seconds"):
-                values = "0+60x200"
+                values = "0+60x2000"
             elif family.type == "counter":
-                values = "0+30x200"
+                values = "0+30x2000"
             yield {"series": f'{sample.name}{{job="j", instance="i", {labels}}}', "values": values}
 
 

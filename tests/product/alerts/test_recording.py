@@ -16,8 +16,12 @@ import pytest
 from alerts.advice_records import advice_groups
 from alerts.records import recording_groups
 from alerts.table import record_table
+from alerts.usage_records import usage_groups
 from alerts.windows import Windows
 from exporter.fleet import advice_queries, namespaces, nodes, sick_and_idle, targets
+from exporter.fleet.usage.grouping import GROUPS as GROUPS_OF_USAGE
+from exporter.fleet.usage.grouping import group_questions
+from exporter.fleet.usage.queries import Piece, balances, known_gpus, of_holders
 from tests.product.alerts.committed import quick_rules
 from tests.together.end_to_end.programs import Prometheus, demo, get, prometheus, until
 from tests.tools import tool
@@ -25,7 +29,9 @@ from tests.tools import tool
 UNITS = Path(__file__).parent / "units"
 ROOT = Path(__file__).parents[3]
 WINDOWS = Windows(interval="1m", slow_interval="5m", idle_after="1h")
-RULES = [rule for group in (*recording_groups(WINDOWS), *advice_groups()) for rule in group.rules]
+RULES = [
+    rule for group in (*recording_groups(WINDOWS), *advice_groups(), *usage_groups()) for rule in group.rules
+]
 READ = re.compile(r"\b\w+:gpuslice_\w+:\w+")
 
 SCENARIOS = {"shared": "t4-timeslicing", "mig": "a100-mig-mixed", "vendors": "hami-vendors"}
@@ -55,10 +61,22 @@ def test_every_record_is_used() -> None:
         sick_and_idle.DETAILS,
         advice_queries.holder_questions(""),
         advice_queries.device_questions(),
+        dict(enumerate(usage_queries())),
     )
     texts += [query for questions in fleet for query in questions.values()]
 
     assert {rule.name for rule in RULES} <= {name for text in texts for name in READ.findall(text)}
+
+
+def usage_queries() -> Iterator[str]:
+    """Yield the queries of usage by hours and by days."""
+    pieces = Piece("hours", 0, 1), Piece("days", 0, 1)
+    yield known_gpus(pieces)
+    yield from of_holders(pieces[0]).values()
+    for piece in pieces:
+        yield balances(piece)
+    for by in (*GROUPS_OF_USAGE, "label:team"):
+        yield from group_questions(by, pieces).values()
 
 
 def test_the_table_of_records_is_what_the_code_makes() -> None:

@@ -88,6 +88,8 @@ def serve(folder: Path, program: str) -> Iterator[Prometheus]:
     """Serve the blocks below ``folder``."""
     (folder / "prometheus.yml").write_text("{}")
     options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    # Blocks may be older than its 15 days.
+    options.append("--storage.tsdb.retention.time=10y")
     with _running([program, *options], "--web.listen-address", "-/ready", folder) as server:
         yield server
 

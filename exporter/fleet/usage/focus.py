@@ -1,0 +1,236 @@
+"""Usage as a bill in the columns of FOCUS 1.3, one row for each day, device and holder.
+
+Columns: https://focus.finops.org/focus-specification/v1-3/. Those that 1.3 deprecates (ProviderName and
+PublisherName) are there too: 1.2 requires them.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from exporter.config.parse import SettingsError
+from exporter.fleet.prometheus import Prometheus, PrometheusError, Sample
+from exporter.fleet.queries import Answers, ask
+from exporter.fleet.usage import queries
+from exporter.fleet.usage.model import Kind, Usage
+from exporter.fleet.usage.period import HOUR, Period
+from exporter.fleet.usage.prices import Prices
+from exporter.fleet.usage.queries import Piece
+from exporter.formats.json_csv import csv_text
+from exporter.wording import plural, printable
+
+UNIT = "GPU-Hours"
+_SERVICE = "GPU"
+_STEP = Decimal("0.000001")
+_POD = ("cluster", "namespace", "pod")
+_LABEL = "label_"
+
+
+class HeldDay(NamedTuple):
+    """What a container held of a device on a day."""
+
+    start: float
+    """Unix time of the start of the day, or of its part in the period."""
+    end: float
+    holder: Mapping[str, str]
+    """Labels: cluster, node, gpu, uuid, mig_uuid, namespace, pod and container."""
+    kind: Kind
+    hours: Decimal
+    """GPU-hours that are priced: held, or used."""
+    labels: Mapping[str, str]
+    """Labels of the pod."""
+
+
+class _Row(NamedTuple):
+    """A row with what its columns come from."""
+
+    held: HeldDay
+    prices: Prices
+
+    @property
+    def account(self) -> str:
+        return self.prices.account or ""
+
+    @property
+    def price(self) -> Decimal:
+        return Decimal(str(self.prices.of(self.held.kind) or 0.0))
+
+    @property
+    def cost(self) -> Decimal:
+        return self.price * self.held.hours
+
+    def label(self, name: str) -> str | None:
+        return self.held.holder.get(name) or None
+
+    @property
+    def namespace(self) -> str:
+        return "/".join(filter(None, (self.label("cluster"), self.label("namespace"))))
+
+
+def _account(row: _Row) -> str:
+    return row.account
+
+
+def _cost(row: _Row) -> str:
+    return f"{row.cost:f}"
+
+
+def _price(row: _Row) -> str:
+    return f"{row.price:f}"
+
+
+def _quantity(row: _Row) -> str:
+    return f"{row.held.hours:f}"
+
+
+def _sku(row: _Row) -> str:
+    return str(row.held.kind)
+
+
+_COLUMNS: Mapping[str, Callable[[_Row], str | None]] = {
+    "BilledCost": _cost,
+    "BillingAccountId": _account,
+    "BillingAccountName": _account,
+    "BillingAccountType": lambda _: "Account",
+    "BillingCurrency": lambda row: row.prices.currency,
+    "BillingPeriodEnd": lambda row: _date(_month(row.held.start)[1]),
+    "BillingPeriodStart": lambda row: _date(_month(row.held.start)[0]),
+    "ChargeCategory": lambda _: "Usage",
+    "ChargeClass": lambda _: None,
+    "ChargeDescription": lambda row: (
+        f"{row.held.kind}, GPU-hours {row.prices.by} by {row.label('namespace')}/{row.label('pod')}"
+    ),
+    "ChargeFrequency": lambda _: "Usage-Based",
+    "ChargePeriodEnd": lambda row: _date(row.held.end),
+    "ChargePeriodStart": lambda row: _date(row.held.start),
+    "ConsumedQuantity": _quantity,
+    "ConsumedUnit": lambda _: UNIT,
+    "ContractedCost": _cost,
+    "ContractedUnitPrice": _price,
+    "EffectiveCost": _cost,
+    "HostProviderName": _account,
+    # No invoice is issued here.
+    "InvoiceId": lambda _: None,
+    "InvoiceIssuerName": _account,
+    "ListCost": _cost,
+    "ListUnitPrice": _price,
+    "PricingCategory": lambda _: "Standard",
+    "PricingQuantity": _quantity,
+    "PricingUnit": lambda _: UNIT,
+    "ProviderName": _account,
+    "PublisherName": _account,
+    "ResourceId": lambda row: row.label("mig_uuid") or row.label("uuid"),
+    "ResourceName": lambda row: f"GPU {row.label('gpu') or row.label('uuid')} of {row.label('node')}",
+    "ResourceType": lambda row: "MIG device" if row.label("mig_uuid") else "GPU",
+    "ServiceCategory": lambda _: "Compute",
+    "ServiceName": lambda _: _SERVICE,
+    "ServiceProviderName": _account,
+    "ServiceSubcategory": lambda _: "Other (Compute)",
+    "SkuId": _sku,
+    "SkuMeter": lambda row: f"GPU-hours {row.prices.by}",
+    "SkuPriceDetails": lambda _: None,
+    "SkuPriceId": _sku,
+    "SubAccountId": lambda row: row.namespace,
+    "SubAccountName": lambda row: row.label("namespace"),
+    "SubAccountType": lambda _: "Namespace",
+    "Tags": lambda row: json.dumps(dict(sorted(row.held.labels.items()))),
+    # Columns of our own have this prefix.
+    "x_Cluster": lambda row: row.label("cluster"),
+    "x_Container": lambda row: row.label("container"),
+    "x_Node": lambda row: row.label("node"),
+    "x_Pod": lambda row: row.label("pod"),
+}
+COLUMNS = tuple(_COLUMNS)
+
+
+def require_account(prices: Prices | None) -> Prices:
+    """Return the prices of a bill; raises SettingsError without prices or an account."""
+    if prices is None:
+        raise SettingsError("--format focus needs --prices: a file with prices, a currency and an account")
+    if not prices.account:
+        raise SettingsError(
+            "--format focus needs an account in the file of --prices: the name of who is billed"
+        )
+    return prices
+
+
+def require_prices(usage: Usage, prices: Prices) -> None:
+    """Raise SettingsError if a device of the period has no price, and PrometheusError if that is unknown."""
+    if usage.groups is None:
+        raise PrometheusError("; ".join(usage.problems))
+    kinds = sorted({kind for group in usage.groups for kind in group.kinds if prices.of(kind) is None})
+    if kinds:
+        names = ", ".join(printable(str(kind)) for kind in kinds)
+        raise SettingsError(
+            f"--format focus needs a price for {names} in the file of --prices; '*' is any model"
+        )
+
+
+async def focus_days(
+    prometheus: Prometheus, at: float, period: Period, prices: Prices
+) -> AsyncIterator[tuple[str, str]]:
+    """Yield the header, then the rows of each day as CSV, and what a day lacks as a sentence.
+
+    Raises PrometheusError if a day cannot be read.
+    """
+    yield csv_text(COLUMNS, ()), ""
+    for start, end in period.days():
+        piece = Piece("hours", end, round((end - start) / HOUR))
+        answers = await ask(prometheus, queries.of_holders(piece), at)
+        for name, why in answers.problems.items():
+            raise PrometheusError(f"{name} of {_date(start)}: {why}; the file ends before that day")
+        rows, unknown = _rows(answers, start, end, prices)
+        lacks = f"{_date(start)}: the use of {plural(unknown, 'holder')}" if unknown else ""
+        yield _text(rows), lacks
+
+
+def _text(rows: list[_Row]) -> str:
+    lines = ([_COLUMNS[name](row) for name in COLUMNS] for row in rows)
+    return csv_text((), lines).partition("\r\n")[2]
+
+
+def _rows(answers: Answers, start: float, end: float, prices: Prices) -> tuple[list[_Row], int]:
+    """Return the rows of a day, and the number of holders whose amount is unknown."""
+    labels = {sample.texts(*_POD): _labels(sample) for sample in answers.samples("labels")}
+    held = {_key(sample): sample for sample in answers.samples("held")}
+    priced = held if prices.by == "held" else {_key(sample): sample for sample in answers.samples("used")}
+    rows = [
+        _Row(
+            HeldDay(
+                start=start,
+                end=end,
+                holder=sample.labels,
+                kind=Kind(*sample.texts("model", "profile")),
+                hours=(Decimal(priced[key].value) / Decimal(HOUR)).quantize(_STEP),
+                labels=labels.get(sample.texts(*_POD), {}),
+            ),
+            prices,
+        )
+        for key, sample in sorted(held.items())
+        if key in priced and sample.value > 0
+    ]
+    return rows, len(held.keys() - priced.keys())
+
+
+def _key(sample: Sample) -> tuple[str, ...]:
+    return sample.texts(*queries.HOLDER_LABELS)
+
+
+def _labels(sample: Sample) -> dict[str, str]:
+    return {
+        name.removeprefix(_LABEL): text for name, text in sample.labels.items() if name.startswith(_LABEL)
+    }
+
+
+def _month(at: float) -> tuple[float, float]:
+    """Return start and end of the month of a Unix time."""
+    first = datetime.fromtimestamp(at, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return first.timestamp(), following.timestamp()
+
+
+def _date(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

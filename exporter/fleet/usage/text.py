@@ -1,0 +1,165 @@
+"""Usage as a table for a terminal."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import ROUND_FLOOR, Decimal
+
+from exporter.fleet.amounts import Amount
+from exporter.fleet.usage.model import Group, Quantities, Usage
+from exporter.fleet.usage.period import HOUR
+from exporter.fleet.usage.prices import Prices, cost_of
+from exporter.wording import UNKNOWN, plural, printable
+
+ALLOCATION_WORDS = {
+    "held": "held",
+    "free": "free",
+    "unpartitioned": "unpartitioned",
+    "down": "down",
+    "withdrawn": "withdrawn",
+    "not_offered": "not offered",
+    "unknown": "unknown",
+}
+USE_WORDS = {
+    "holders": "used by holders",
+    "others": "used by others",
+    "idle_held": "held and idle",
+    "idle_free": "not held and idle",
+    "unmeasured": "not measured",
+}
+NOT_OBSERVED = "not observed"
+UNSEEN = "held by pods that no scrape saw"
+OVERCOMMITTED = "shares beyond a GPU (overcommitted)"
+_HEADINGS = {"owner": "namespace/owner"}
+_WITHOUT = {
+    "namespace": "no namespace",
+    "owner": "no known owner",
+    "model": "unknown model",
+    "node": "no node",
+}
+
+
+def usage_text(usage: Usage, prices: Prices | None = None) -> str:
+    """Return the balances, and a line for each group."""
+    lines = [f"! not known: {printable(problem)}" for problem in usage.problems]
+    lines += _balances(usage)
+    if usage.groups is not None:
+        lines += ["", *_table(usage, prices)]
+    lines += [_remainder(usage), *_notes(usage, prices)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def group_name(by: str, group: Group) -> str:
+    """Return the name of a group, in words for what has none."""
+    return printable(group.name) or _WITHOUT.get(by, f"no {by.replace(':', ' ')}")
+
+
+def _balances(usage: Usage) -> Iterator[str]:
+    balance, digits = usage.balance, digits_of(usage.balance.capacity)
+    allocated = rounded(parts_of(balance.allocation, ALLOCATION_WORDS, balance.not_observed), digits)
+    used = rounded(parts_of(balance.use, USE_WORDS, balance.not_observed), digits)
+    whole, lost = sum(allocated.values(), Decimal()), allocated.pop(NOT_OBSERVED)
+    used.pop(NOT_OBSERVED)
+    gpus, hours = plural(usage.gpus, "known GPU"), f"{usage.period.hours:,.0f} h"
+    sizes = f"{gpus} \u00d7 {hours} = {whole:,} GPU-hours"
+    yield f"usage of {usage.period.name} (UTC): {sizes} = classes + {lost:,} {NOT_OBSERVED}"
+    yield f"  {' · '.join(_parts(allocated, whole))}"
+    if balance.use:
+        yield f"  {' · '.join(_parts(used, whole))}"
+
+
+def parts_of(classes: Mapping[str, float], words: Mapping[str, str], lost: float) -> dict[str, float]:
+    """Return GPU-hours by class, in words, with what was not observed."""
+    return {word: classes.get(name, 0.0) / HOUR for name, word in words.items()} | {NOT_OBSERVED: lost / HOUR}
+
+
+def _parts(parts: Mapping[str, Decimal], whole: Decimal) -> Iterator[str]:
+    largest = max(parts, key=parts.__getitem__)
+    for word, hours in parts.items():
+        share = f" ({100 * hours / whole:.0f} %)" if whole and word == largest else ""
+        yield f"{word} {hours:,}{share}"
+
+
+def digits_of(seconds: float) -> int:
+    """Return the decimals that GPU-hours of such an amount are printed with."""
+    hours = seconds / HOUR
+    return 0 if hours >= 1000 else 1 if hours >= 10 else 2
+
+
+def rounded(parts: Mapping[str, float], digits: int) -> dict[str, Decimal]:
+    """Return rounded parts that add up to the rounded sum: the largest remainders are rounded up."""
+    unit = Decimal(1).scaleb(-digits)
+    exact = {name: Decimal(value) for name, value in parts.items()}
+    floors = {name: value.quantize(unit, ROUND_FLOOR) for name, value in exact.items()}
+    whole = sum(exact.values(), Decimal()).quantize(unit)
+    missing = int((whole - sum(floors.values())) / unit)
+    by_remainder = sorted(exact, key=lambda name: floors[name] - exact[name])
+    return floors | {name: floors[name] + unit for name in by_remainder[:missing]}
+
+
+def _table(usage: Usage, prices: Prices | None) -> Iterator[str]:
+    groups = usage.groups or ()
+    headings = ["HELD GPU-H", "USED GPU-H", "USED OF HELD", "ENERGY kWh"]
+    if prices:
+        headings.append(f"COST {prices.currency}")
+    digits = digits_of(usage.total.held or 0.0)
+    rows = [(_HEADINGS.get(usage.by, usage.by.removeprefix("label:")).upper(), *headings)]
+    rows += [(group_name(usage.by, group), *_cells(group.total, digits)) for group in groups]
+    listed: list[tuple[Group, ...]] = [(group,) for group in groups]
+    if len(groups) > 1:
+        rows.append(("total", *_cells(usage.total, digits)))
+        listed.append(groups)
+    if prices:
+        costs = (cost_of(of, prices).text(lambda value: f"{value:,.2f}") for of in listed)
+        rows = [rows[0], *((*row, cost) for row, cost in zip(rows[1:], costs, strict=True))]
+    yield from _aligned(rows)
+
+
+def _cells(total: Quantities, digits: int) -> tuple[str, ...]:
+    def hours(amount: Amount) -> str:
+        return amount.text(lambda value: f"{value:,.{digits}f}")
+
+    part, energy = total.used_of_held, total.kilowatt_hours
+    return (
+        hours(total.held_hours),
+        hours(total.used_hours),
+        UNKNOWN if part is None else f"{100 * part:.0f} %",
+        UNKNOWN if energy is None else f"{energy:,.{0 if energy >= 100 else 1}f}",
+    )
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield rows with the first column at the left, and figures at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *figures in rows:
+        cells = (cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True))
+        yield "  ".join((name.ljust(widths[0]), *cells))
+
+
+def _remainder(usage: Usage) -> str:
+    digits = digits_of(usage.total.held or 0.0)
+
+    def hours(seconds: float | None) -> str:
+        return UNKNOWN if seconds is None else f"{seconds / HOUR:,.{digits}f}"
+
+    return f"{UNSEEN} {hours(usage.unseen)} · {OVERCOMMITTED} {hours(usage.overcommitted)}"
+
+
+def _notes(usage: Usage, prices: Prices | None) -> Iterator[str]:
+    if usage.balance.not_observed > usage.balance.capacity / 100:
+        yield (
+            "! not observed: a GPU before its first reading or after its last one, an exporter that did not "
+            "run or was not scraped, hours without records"
+        )
+    if usage.by.startswith("label:") and usage.groups is not None and not any(g.name for g in usage.groups):
+        yield (
+            f"! no pod had the label {usage.by.partition(':')[2]}: the exporter reports the labels that its "
+            "option --pod-labels names"
+        )
+    if prices:
+        yield f"Cost: {prices.words}."
+        yield from _without_price(usage.groups or (), prices)
+
+
+def _without_price(groups: Iterable[Group], prices: Prices) -> Iterator[str]:
+    kinds = {str(kind) for group in groups for kind in group.kinds if prices.of(kind) is None}
+    if kinds:
+        yield f"! no price for {', '.join(map(printable, sorted(kinds)))}: costs are lower bounds (≥)"
