@@ -193,10 +193,7 @@ class Settings:
         commands=MACHINE_COMMANDS,
     )
     vgpu_manager_root: Path = option(
-        PATH,
-        "Directory of the limits of vgpu-manager.",
-        default="/etc/vgpu-manager",
-        commands=MACHINE_COMMANDS,
+        PATH, "Directory of vgpu-manager's limits.", default="/etc/vgpu-manager", commands=MACHINE_COMMANDS
     )
     mps_root: Path = option(
         PATH,
