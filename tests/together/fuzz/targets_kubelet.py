@@ -105,10 +105,8 @@ TARGETS = (
         name="api-objects",
         covers=(
             "exporter.kubernetes.collection",
-            "exporter.kubernetes.collection",
+            "exporter.kubernetes.listing",
             "exporter.kubernetes.cluster",
-            "exporter.kubernetes.cluster",
-            "exporter.kubernetes.collection",
         ),
         seeds=lambda: [
             json.dumps({"metadata": {"resourceVersion": "9"}, "items": [POD, POD]}).encode(),

@@ -55,6 +55,7 @@ NO_DECODER = {
     "exporter.nvml.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.follower": CALLS,
+    "exporter.kubernetes.whole_cluster": CALLS,
     "exporter.translate.findings": "reports what others find",
     "exporter.sharing.dra.parts": JOIN,
     "exporter.sharing.dra.requests": JOIN,
