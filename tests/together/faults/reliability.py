@@ -114,9 +114,9 @@ Misbehaving clients are part of the tests; the limits for clients are in
   `deploy/components/network-policy`, which lets only the namespace of Prometheus in.
 - How long a scrape takes beside a crowd is not tested but measured: `python -m benchmarks.hostile`.
 - A request whose URL and headers have more than 32 KiB in all is answered with 414 or 431, which name the
-  limit. The client can read that answer while it still sends. A request with 1,024 headers, the most there may
-  be, takes half a megabyte until its answer has ended: 203 MiB were measured with 225 such connections, 94 MiB
-  without.
+  limit. The client can read that answer while it still sends. A request with 1,024 headers, the most there
+  may be, takes half a megabyte until its answer has ended: 203 MiB were measured with 225 such connections,
+  94 MiB without.
 - A malformed request gets one refusal, and no log line.
 - Whether a pod stays below its memory limit under all this was computed, and not tested in a cgroup.
 
