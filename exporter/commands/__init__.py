@@ -22,7 +22,7 @@ _PROMETHEUS = (
 _KUBERNETES = (
     "Reads pods and nodes from the Kubernetes API, with the kubeconfig of kubectl, and what is known of GPUs "
     "from the Prometheus that scrapes the nodes (--prometheus-url). Without the API, they come from "
-    "kube-state-metrics, as far as it reports them. Nothing is changed"
+    "kube-state-metrics, as far as it reports them. Nothing is changed."
 )
 
 

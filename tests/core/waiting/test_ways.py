@@ -66,7 +66,7 @@ def test_a_pod_that_is_ending_is_the_nearest_way():
 
     (way,) = answered(wants(), objects, facts(idle=(IdlePod(PodKey("ml", "old"), "n1", 9 * HOURS),))).ways
 
-    assert (way.kind, way.pods, way.asked) == ("ending", (PodKey("ml", "old"),), "nobody")
+    assert (way.kind, way.pods, way.asked) == ("ending", (PodKey("ml", "old"),), "none: wait")
 
 
 def test_the_owner_of_the_longest_idle_pod_is_asked():
