@@ -179,7 +179,7 @@ async def _is(arguments: argparse.Namespace, settings: Settings) -> int:
 
     return await describe_pod(
         settings,
-        arguments.pod,
+        *arguments.pod,
         output=arguments.output,
         node_url_template=arguments.node_url_template,
     )

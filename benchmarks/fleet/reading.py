@@ -19,7 +19,7 @@ _CHANGES = 5000
 
 
 class Cost(NamedTuple):
-    """Seconds of CPU and of time of a step, and bytes of memory after it and at its most."""
+    """CPU seconds and duration of a step, and memory in bytes: after it, and its maximum."""
 
     step: str
     cpu: float

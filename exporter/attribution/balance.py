@@ -19,7 +19,7 @@ class DeviceFacts:
     weight: float  # the part of the GPU's compute that the device is
     shares: tuple[float | None, ...] = ()  # of each holder; None if unknown
     holders_known: bool = True  # whether no other container may hold it
-    # Whether new pods can get what nobody holds; None if the offers are unknown.
+    # Whether new pods can get the part without a holder; None if unknown.
     offered: bool | None = True
     withdrawn: bool = False  # offered since its plugin started, and not now
     withheld: float = 0.0  # the part of what is offered and not held that new pods do not get

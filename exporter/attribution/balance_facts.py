@@ -141,11 +141,18 @@ def _device_facts(
         weight=weight,
         shares=tuple(share for holder, share in shares.items() if holder.device == device.key),
         holders_known=confirmed and device.holders_known,
-        offered=None if holdings.offered is None else device.key in holdings.offered,
+        offered=_offered(device.key, holdings),
         withdrawn=device.key in holdings.withdrawn,
         # What one resource withholds, another one may still offer.
         withheld=min(map(_withheld, device.slices), default=0.0),
     )
+
+
+def _offered(key: DeviceKey, holdings: Holdings) -> bool | None:
+    """Return whether new pods may get a device; None if it is unknown."""
+    if holdings.offered is None or (key in holdings.may_be_offered and key not in holdings.offered):
+        return None
+    return key in holdings.offered
 
 
 def _withheld(count: SliceCount) -> float:

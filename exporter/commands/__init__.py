@@ -1,6 +1,7 @@
 """The commands of the command line: the help text of each, and its own options."""
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ WHY, WAITING = "why", "waiting"
 USAGE = "usage"
 DEMO_SCENARIO = "showcase"
 _FORMATS = ("text", "json", "csv")
+# Names as Kubernetes allows them.
+_POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]{0,62})/(?P<pod>[a-z0-9][a-z0-9.-]{0,252})")
 _PROMETHEUS = (
     "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To reach "
     "one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and then "
@@ -21,7 +24,7 @@ _PROMETHEUS = (
 _KUBERNETES = (
     "Reads pods and nodes from the Kubernetes API, with the kubeconfig of kubectl, and what is known of GPUs "
     "from the Prometheus that scrapes the nodes (--prometheus-url). Without the API, they come from "
-    "kube-state-metrics, as far as it reports them. Nothing is changed"
+    "kube-state-metrics, as far as it reports them. Nothing is changed."
 )
 
 
@@ -103,7 +106,7 @@ def _add_namespace(parser: argparse.ArgumentParser, what: str) -> None:
         type=_names,
         default=[],
         metavar="NAMESPACE",
-        help=f"{what}; sums of nodes stay those of all. Repeatable, or several with commas. Default: all",
+        help=f"{what}. Repeatable, or several with commas. Default: all",
     )
 
 
@@ -123,6 +126,7 @@ def _hub_options(parser: argparse.ArgumentParser) -> None:
         help="time over which GPU-hours are summed. Default: 24h",
     )
     _add_node_url(parser)
+    _add_namespace(parser, "show the holders in this namespace only; sums of nodes stay those of all")
 
 
 def _add_node_url(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +137,6 @@ def _add_node_url(parser: argparse.ArgumentParser) -> None:
         help="URL of a node's page, with the placeholders {instance}, {node}, {cluster} and {job}. "
         "Default: http://{instance}/",
     )
-    _add_namespace(parser, "show the holders in this namespace only")
 
 
 def _inspect_options(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +151,7 @@ def _inspect_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show which slice would fit each workload, as the command advise",
     )
-    _add_namespace(parser, "show the containers in this namespace only")
+    _add_namespace(parser, "show the containers in this namespace only; sums of nodes stay those of all")
     parser.add_argument(
         "--output",
         "-o",
@@ -172,37 +175,32 @@ def _advise_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _PROMETHEUS
 
 
-def _is_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pod", metavar="NAMESPACE/POD", help="the pod")
+def _pod(text: str) -> tuple[str, str]:
+    """Return the namespace and the name of a pod."""
+    match = _POD.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/POD, such as ml/train-0")
+    return match["namespace"], match["pod"]
+
+
+def _add_pod(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("pod", type=_pod, metavar="NAMESPACE/POD", help=what)
     parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+
+
+def _is_options(parser: argparse.ArgumentParser) -> None:
+    _add_pod(parser, "the pod")
     _add_node_url(parser)
     parser.epilog = _PROMETHEUS
 
 
-def _pod(text: str) -> tuple[str, str]:
-    """Return the namespace and the name of a pod."""
-    namespace, slash, name = text.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/POD")
-    return namespace, name
-
-
 def _why_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pod", type=_pod, metavar="NAMESPACE/POD", help="the pod that waits")
-    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+    _add_pod(parser, "the pod that waits")
     parser.epilog = _KUBERNETES
 
 
 def _waiting_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--namespace",
-        "-n",
-        action="extend",
-        type=_names,
-        default=[],
-        metavar="NAMESPACE",
-        help="list the pods in this namespace only. Repeatable, or several with commas. Default: all",
-    )
+    _add_namespace(parser, "list the pods in this namespace only")
     parser.add_argument("--output", "-o", choices=_FORMATS, default="text", help="Default: text")
     parser.epilog = _KUBERNETES
 

@@ -132,14 +132,13 @@ class ClusterWatch:
 
     async def refresh(self) -> float:
         """Read kube-state-metrics if it is needed, and return the seconds until the next time."""
-        if self._cluster is not None:
-            await self._cluster.tried(self._interval)
-            if self._cluster.state().objects is not None:
-                self._state = None
-                return self._interval
         started = time.monotonic()
         try:
-            self._state = await _kube_state(self._prometheus)
+            if await self._api_answers():
+                self._state = None
+                return self._interval
+            started = time.monotonic()
+            self._state = await _kube_state(self._prometheus, whole=False)
         except Exception as error:
             # An answer that fails in an unforeseen way must not end the hub.
             log.exception("cannot read kube-state-metrics")
@@ -148,6 +147,13 @@ class ClusterWatch:
             )
         self._read_at = self._clock()
         return max(self._interval, _REST * (time.monotonic() - started))
+
+    async def _api_answers(self) -> bool:
+        """Return whether the API server has reported pods and nodes, after each kind was tried."""
+        if self._cluster is None:
+            return False
+        await self._cluster.tried(self._interval)
+        return self._cluster.state().objects is not None
 
     def _kube_state_at(self, now: float) -> ClusterView:
         state, passed = self._state, now - self._read_at
@@ -158,8 +164,8 @@ class ClusterWatch:
         return replace(state, at=now, ages={kind: age + passed for kind, age in state.ages.items()})
 
 
-async def _kube_state(prometheus: Prometheus) -> ClusterView:
+async def _kube_state(prometheus: Prometheus, *, whole: bool = True) -> ClusterView:
     try:
-        return await read_kube_state(prometheus, await read_clock(prometheus))
+        return await read_kube_state(prometheus, await read_clock(prometheus), whole=whole)
     except PrometheusError as error:
         return ClusterView(source="kube-state-metrics", at=time.time(), failures=(str(error),))

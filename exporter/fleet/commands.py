@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
@@ -38,8 +37,6 @@ from exporter.wording import printable
 _DEADLINE = 60.0
 FAILED = 1
 _CODES = {"holds": 0, "unknown": FAILED, "held": 3, "none": 4}
-# Names as Kubernetes allows them.
-_POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]{0,62})/(?P<pod>[a-z0-9][a-z0-9.-]{0,252})")
 Result = TypeVar("Result")
 
 
@@ -191,15 +188,14 @@ async def advise_cluster(settings: Settings, namespaces: Sequence[str], *, outpu
     return FAILED if found.problems else 0
 
 
-async def describe_pod(settings: Settings, name: str, *, output: str, node_url_template: str) -> int:
-    """Print what a pod, as NAMESPACE/POD, holds and uses, and return the exit code of ``HELP``.
+async def describe_pod(
+    settings: Settings, namespace: str, pod: str, *, output: str, node_url_template: str
+) -> int:
+    """Print what a pod holds and uses, and return the exit code of ``HELP``.
 
-    Raises SettingsError without a Prometheus, or for a name or a template that is not valid.
+    Raises SettingsError without a Prometheus, or for a template that is not valid.
     """
-    match = _POD.fullmatch(name)
-    if match is None:
-        raise SettingsError(f"{name!r} is not NAMESPACE/POD, such as ml/train-0")
-    namespace, pod, node_url = match["namespace"], match["pod"], NodeUrl(node_url_template)
+    node_url = NodeUrl(node_url_template)
     found = await read_once(
         settings,
         lambda prometheus: read_pod(

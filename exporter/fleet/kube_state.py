@@ -52,20 +52,24 @@ def _requests(unit: str, by: str) -> str:
     return f"sum by ({by}) (({each}) unless on ({_POD}) ({_ENDED}))"
 
 
+# Which pods wait, and whether there are series at all.
 QUESTIONS: Final = {
     "allocatable": _once("kube_node_status_allocatable", f"{_NODE}, resource, unit"),
     "cordons": _once("kube_node_spec_unschedulable", _NODE),
-    "taints": _once("kube_node_spec_taint", f"{_NODE}, key, value, effect"),
     "age": "max by (cluster) (time() - timestamp(kube_node_spec_unschedulable))",
     "pods": f"count by ({_NODE}) ({_once(_PLACED, f'{_NODE}, namespace, pod, uid')}"
     f" unless on ({_POD}) ({_ENDED}))",
+    "waiting": f"{_once('kube_pod_status_unschedulable', f'{_POD}, uid')} > 0",
+    "gated": f"{_once(_GATED, f'{_POD}, uid')} > 0",
+    "overwritten": 'count(kube_pod_info{exported_pod!=""} or kube_node_info{exported_node!=""})',
+}
+# What is taken. These read the requests of all pods of the cluster.
+PLACED_QUESTIONS: Final = {
+    "taints": _once("kube_node_spec_taint", f"{_NODE}, key, value, effect"),
     "amounts": _requests('unit!="integer"', f"{_NODE}, resource, unit"),
     "holders": _requests('unit="integer"', f"{_NODE}, namespace, pod, resource, unit"),
     "ending": f"group by ({_POD}) (kube_pod_deletion_timestamp)",
-    "waiting": f"{_once('kube_pod_status_unschedulable', f'{_POD}, uid')} > 0",
-    "gated": f"{_once(_GATED, f'{_POD}, uid')} > 0",
     "resources": "group by (resource) (node:gpuslice_offered_slices:sum)",
-    "overwritten": 'count(kube_pod_info{exported_pod!=""} or kube_node_info{exported_node!=""})',
 }
 # Without an answer to one of these nothing can be said of any node, and of any pod.
 _OF_OBJECTS: Final = ("allocatable", "amounts", "holders")
@@ -91,21 +95,26 @@ def pod_questions(answers: Answers) -> dict[str, str]:
     }
 
 
-async def read_kube_state(prometheus: Prometheus, at: float) -> ClusterView:
-    """Return the cluster at a Unix time; what fails is among its failures."""
+async def read_kube_state(prometheus: Prometheus, at: float, *, whole: bool = True) -> ClusterView:
+    """Return the cluster at a Unix time; what fails is among its failures.
+
+    If not ``whole`` and no pod waits, there are no objects: to read them costs Prometheus the most.
+    """
     answers = await ask(prometheus, QUESTIONS, at)
-    more = await ask(prometheus, pod_questions(answers), at)
-    return view_of(answers, more, at)
+    questions = pod_questions(answers)
+    placed = whole or bool(questions)
+    more = await ask(prometheus, questions | (PLACED_QUESTIONS if placed else {}), at)
+    return view_of(answers, more, at, placed=placed)
 
 
-def view_of(answers: Answers, more: Answers, at: float) -> ClusterView:
-    """Return the cluster by the answers to QUESTIONS and to those about pods that wait."""
+def view_of(answers: Answers, more: Answers, at: float, *, placed: bool) -> ClusterView:
+    """Return the cluster by the answers to QUESTIONS, and by those about pods that wait and are placed."""
     problems = {**answers.problems, **more.problems}
     wrong = tuple(_wrong(answers))
     state = _State(answers, more)
     waiting = None if wrong or problems.keys() & set(_OF_WAITING) else state.waiting()
     objects = None
-    if waiting is not None and not problems.keys() & set(_OF_OBJECTS):
+    if placed and waiting is not None and not problems.keys() & set(_OF_OBJECTS):
         objects = Objects(nodes=state.nodes(waiting), placed=tuple(state.placed()), waiting=waiting)
     age = next((max(each.value, 0.0) for each in answers.samples("age")), None)
     return ClusterView(
@@ -137,7 +146,7 @@ class _State:
     def __init__(self, answers: Answers, more: Answers) -> None:
         self._answers, self._more = answers, more
         named: defaultdict[str, set[str]] = defaultdict(set)
-        for each in answers.samples("resources"):
+        for each in more.samples("resources"):
             named[_sanitized(each.text("resource"))].add(each.text("resource"))
         self._names = {short: next(iter(names)) for short, names in named.items() if len(names) == 1}
         self._tolerations, self._schedulers = self._by_pod("tolerations"), self._by_pod("schedulers")
@@ -210,7 +219,7 @@ class _State:
             resource, amount = self._amount(sample)
             allocatable[sample.text("node")][resource] = amount
         taints: defaultdict[str, list[Taint]] = defaultdict(list)
-        for sample in self._answers.samples("taints") if self._taints_count else ():
+        for sample in self._more.samples("taints") if self._taints_count else ():
             taints[sample.text("node")].append(Taint(*sample.texts("key", "value", "effect")))
         cordoned = {each.text("node") for each in self._answers.samples("cordons") if each.value}
         # A device class may have these, of which not even the name is known.
@@ -230,13 +239,13 @@ class _State:
 
     def placed(self) -> Iterator[PlacedPod]:
         """Yield each pod with extended resources, and of each node all else that is taken as one pod."""
-        ending = {_key(each) for each in self._answers.samples("ending")}
+        ending = {_key(each) for each in self._more.samples("ending")}
         held: defaultdict[tuple[str, PodKey], dict[str, int]] = defaultdict(dict)
-        for sample in self._answers.samples("holders"):
+        for sample in self._more.samples("holders"):
             resource, amount = self._amount(sample)
             held[(sample.text("node"), _key(sample))][resource] = amount
         rest: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        for sample in self._answers.samples("amounts"):
+        for sample in self._more.samples("amounts"):
             resource, amount = self._amount(sample)
             rest[sample.text("node")][resource] = amount
         for sample in self._answers.samples("pods"):

@@ -122,7 +122,9 @@ async def read_waiting(
     key: PodKey | None = None,
 ) -> Waiting:
     """Return the answers for a view of the cluster, or that for one pod; failed queries are unseen."""
-    facts = with_advice(await read_gpu_facts(prometheus, resources_of(view)), advice)
+    facts = GpuFacts(at=0.0)
+    if any(map(asks_for_devices, view.waiting or ())):
+        facts = with_advice(await read_gpu_facts(prometheus, resources_of(view)), advice)
     now = time.time()
 
     def make() -> Waiting:

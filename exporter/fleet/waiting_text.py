@@ -89,7 +89,7 @@ def _not_waiting(waiting: Waiting, key: PodKey) -> str:
     if placed:
         ending = ", where it is ending" if placed[0].ending else ""
         return f"{name} does not wait: it is on node {printable(placed[0].node)}{ending}."
-    return f"No pod {name} waits: there is none of this name, or it has ended, or was not seen yet."
+    return f"No pod {name} waits: it does not exist, has ended, or was not seen yet."
 
 
 def _end(waiting: Waiting, width: int) -> Iterator[str]:

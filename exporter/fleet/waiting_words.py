@@ -114,5 +114,6 @@ def ages_words(waiting: Waiting, now: float | None = None) -> str:
     """Return how old what is known is, now or when it was put together."""
     ages = waiting.ages(now)
     seen = [f"{name} {duration(ages[name])} ago" for name in ("pods", "nodes", "GPUs") if name in ages]
-    source = f"from {waiting.view.source}" if waiting.view.objects is not None else "no objects"
+    view = waiting.view
+    source = "no objects" if view.objects is None and view.waiting != () else f"from {view.source}"
     return f"{', '.join(seen) or UNKNOWN}; {source}"

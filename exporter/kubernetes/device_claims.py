@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from exporter.kubernetes.collection import mapping, objects, text
 from exporter.kubernetes.scheduling import read_terms
+from exporter.model.quantity import billionths
 from exporter.waiting.affinity import NAME
 from exporter.waiting.objects import (
     ClaimRequest,
@@ -20,7 +21,6 @@ from exporter.waiting.objects import (
     ResourceSlice,
     Version,
 )
-from exporter.waiting.quantity import billionths
 
 _FULL: Final = 256  # pods that a claim can be reserved for
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from exporter.kubernetes.collection import mapping, objects, text
-from exporter.waiting.quantity import amount, billionths
+from exporter.model.quantity import amount, billionths
 
 Sizes: TypeAlias = dict[str, int]
 """Billionths by resource name."""

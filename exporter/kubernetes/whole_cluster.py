@@ -81,7 +81,7 @@ class WholeCluster:
         return Follower(query, read, self._changed, pace)
 
     def _changed(self, _: object) -> None:
-        """Note that the objects must be put together again, once somebody asks for them."""
+        """Note that the objects must be put together again at the next request."""
         self._objects = None
 
     def state(self) -> WatchedCluster:

@@ -129,9 +129,11 @@ class Holdings:
     # Devices with unknown holders, and (device, resource) of which these hold an unknown number.
     unplaced: frozenset[DeviceKey] = frozenset()
     uncounted: frozenset[tuple[DeviceKey, str]] = frozenset()
-    # Devices that new pods may get; None if the kubelet does not report allocatable ids. Those with ids that
-    # were offered since their plugin started, and are not now.
+    # Devices that new pods may get; None if the kubelet does not report allocatable ids.
     offered: frozenset[DeviceKey] | None = None
+    # Those that an id on offer without a known device may mean.
+    may_be_offered: frozenset[DeviceKey] = frozenset()
+    # Those with ids that have left the offer since their plugin started.
     withdrawn: frozenset[DeviceKey] = frozenset()
     # Devices that a container should have alone, and another one holds too, with these containers.
     contested: Mapping[DeviceKey, tuple[ContainerRef, ...]] = field(default_factory=dict)

@@ -1,22 +1,16 @@
 """Records of the kubelet, of Kubernetes objects, and of the node's process table."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from exporter.model.quantity import whole_quantity
 
 _SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}
 # kubectl's copy of the whole object.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Characters kept of one object's annotations; Kubernetes allows 256 KiB.
 MOST_ANNOTATIONS = 1 << 16
-# Extended resources are whole numbers; large ones may have a suffix.
-_QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
-_SUFFIXES: dict[str, int] = {"": 1} | {
-    suffix: base**power
-    for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
-    for power, suffix in enumerate(suffixes.split(), start=1)
-}
 
 
 class PodName(NamedTuple):
@@ -223,20 +217,9 @@ def is_unhealthy(health: str) -> bool:
     return _SEVERITY.get(health, len(_SEVERITY)) > _SEVERITY["Unknown"]
 
 
-def quantity(text: str) -> int | None:
-    """Return the value of a Kubernetes quantity that is a whole number (``2``, ``16Gi``), else None."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        return None
-    number, exponent, suffix = match.groups()
-    if exponent is not None:
-        return int(number + "0" * int(exponent))
-    return int(number) * _SUFFIXES[suffix or ""]
-
-
 def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:
     """Return the limits that are extended resources, which have a domain in their name."""
-    amounts = {name: quantity(text) for name, text in limits.items() if "/" in name}
+    amounts = {name: whole_quantity(text) for name, text in limits.items() if "/" in name}
     return {name: amount for name, amount in amounts.items() if amount is not None}
 
 

@@ -1,8 +1,8 @@
 """Possible placements of GPU instances on the memory slices of a GPU, by model and MIG profile.
 
 A driver lists them with ``nvidia-smi mig -lgipp``. They depend on the architecture alone, and profiles of one
-size are told apart by how many of them fit: 1g.10gb of an A100 with 80 GB fits seven times, that of one with
-40 GB four times, on two memory slices each. Published listings: ``_LISTINGS`` has the source of each.
+name are distinguished by how many fit: an A100 has seven 1g.10gb with 80 GB, and four with 40 GB, on two
+memory slices each. Published listings: ``_LISTINGS`` has the source of each.
 """
 
 import re

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import TypeVar
 
-from exporter.model.kubelet import quantity
+from exporter.model.quantity import BILLION, billionths
 from exporter.sharing.base import MEBIBYTE
 
 PREFIX = "nvidia.com/container."
@@ -22,7 +22,6 @@ T = TypeVar("T")
 
 _FRACTION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,30})?|\.[0-9]{1,30})(?:[eE][-+]?[0-9]{1,2})?")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_DECIMAL = re.compile(r"([0-9]{0,9})\.([0-9]{1,9})((?![0-9]).{0,3})")
 
 
 def expected(parse: Callable[[str], T | None], noun: str) -> Callable[[str], T]:
@@ -55,13 +54,11 @@ def mebibytes(text: str) -> int | None:
 
 def memory(text: str) -> int | None:
     """Return a positive quantity (``7680Mi``, ``1.5Gi``) in bytes; None for anything else."""
-    decimal = _DECIMAL.fullmatch(text)
-    if decimal is None:
-        amount = quantity(text)
-    else:
-        amount = quantity(f"{decimal[1]}{decimal[2]}{decimal[3]}")
-        amount = None if amount is None else amount // 10 ** len(decimal[2])
-    return amount if amount and amount <= MOST else None
+    try:
+        amount = billionths(text) // BILLION
+    except ValueError:
+        return None
+    return amount if 0 < amount <= MOST else None
 
 
 def asking(annotations: Mapping[str, str]) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, ContainerSpec, DeviceKey, PodDetails, PodIdentity
-from exporter.model.kubelet import quantity
+from exporter.model.quantity import whole_quantity
 from exporter.sharing.base import Grant, Granted, System, whole_keys
 from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.reading import parsed
@@ -131,7 +131,7 @@ def _given(item: Any) -> AllocatedGpu:
 
 
 def _amount(name: str, value: Any) -> int:
-    amount = quantity(value) if isinstance(value, str) else value
+    amount = whole_quantity(value) if isinstance(value, str) else value
     if type(amount) is not int or not 0 <= amount <= MOST:
         raise ValueError(f"{name[:60]!r} is not a whole number: {str(value)[:60]!r}")
     return amount

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing, only
-from exporter.model.kubelet import PodName, quantity
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, PodName, only
+from exporter.model.quantity import whole_quantity
 from exporter.sharing.base import Grant, Granted, Offer, System, whole_keys
 from exporter.sharing.base.inventory import Device, DeviceId
 from exporter.sharing.base.reading import parsed
@@ -177,7 +177,7 @@ class TensorFusion(System):
     def _amount(self, holder: ContainerRef, keys: Sequence[str], read: Callable[[str], T]) -> T | None:
         """Return the first amount that is set; TensorFusion writes 0 for one that is not."""
         asked = self.view.annotations(holder)
-        key = next((key for key in keys if quantity(asked.get(key, "0")) != 0), None)
+        key = next((key for key in keys if whole_quantity(asked.get(key, "0")) != 0), None)
         return None if key is None else self.read_note(holder, key, asked[key], read)
 
 

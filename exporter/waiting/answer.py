@@ -64,7 +64,7 @@ class Answering:
         self._judge = Judge(objects)
         self._trials = Trials(objects)
         self._allocatable = {name: node.allocatable for name, node in objects.nodes.items()}
-        # Pods that ask for the same have the same answer, but for what the advice says of their workload.
+        # Pods that ask for the same have the same answer, except for the advice on their workload.
         self._known: dict[Any, Answer] = {}
 
     def answer(self, pod: WaitingPod) -> Answer:

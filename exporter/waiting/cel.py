@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from exporter.model.quantity import billionths
 from exporter.waiting.cel_syntax import Call, Domain, Driver, Items, Literal, Node, Value, parse
 from exporter.waiting.objects import OfferedDraDevice, Version
-from exporter.waiting.quantity import billionths
 
 _SEMVER: Final = re.compile(
     r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})(?:-([0-9A-Za-z.-]{1,99}))?(?:\+[0-9A-Za-z.-]{1,99})?"

@@ -40,7 +40,7 @@ class Reason(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What a filter says of a node that does not simply pass: reasons, or what it cannot judge."""
+    """Result of a filter for a node that does not pass: the reasons, or what it cannot judge."""
 
     reasons: tuple[Reason, ...] = ()
     unjudged: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ def ending(search: Search) -> Found:
                     kind="ending",
                     node=node,
                     what=f"wait for {listed(pods)} on {node}, which {'are' if pods[1:] else 'is'} ending",
-                    asked="nobody",
+                    asked="none: wait",
                     source="objects",
                     pods=pods,
                     unjudged=search.unjudged(verdict),

@@ -204,7 +204,7 @@ async def test_old_answers_of_kube_state_metrics_age_and_are_dropped() -> None:
 
 
 async def test_an_unforeseen_answer_costs_only_this_view(monkeypatch) -> None:
-    async def fails(*_: object) -> ClusterView:
+    async def fails(*_: object, **__: object) -> ClusterView:
         raise KeyError("odd")
 
     monkeypatch.setattr(cluster_source, "read_kube_state", fails)
@@ -213,6 +213,13 @@ async def test_an_unforeseen_answer_costs_only_this_view(monkeypatch) -> None:
         await watch.refresh()
 
     assert watch.view.failures == ("kube-state-metrics: KeyError('odd')",)
+
+
+async def test_an_unforeseen_state_of_the_api_costs_only_this_view(api: Api, monkeypatch) -> None:
+    async with connected(nothing) as prometheus:
+        watch = ClusterWatch(prometheus, api.configure)
+        monkeypatch.setattr(watch._cluster, "state", lambda: {}["odd"])
+        assert await watch.refresh() >= 60
 
 
 async def test_the_hub_without_either_says_so_and_goes_on() -> None:

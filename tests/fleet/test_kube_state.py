@@ -233,7 +233,8 @@ async def test_series_that_cannot_be_used(urls: tuple[str, float], situation: st
 
 def answer_without(*failing: str) -> Answer:
     """Return answers of which some fail."""
-    broken = [kube_state.QUESTIONS[name] for name in failing]
+    questions = kube_state.QUESTIONS | kube_state.PLACED_QUESTIONS
+    broken = [questions[name] for name in failing]
 
     def answer(expression: str) -> Samples | str:
         if expression in broken:
@@ -269,6 +270,26 @@ async def test_a_query_that_fails_costs_what_needs_it(
     assert all("too many samples" in each for each in view.failures)
     if "ending" in failing:
         assert "which pods are being deleted" in view.unseen
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_what_is_placed_is_read_if_a_pod_waits_or_on_request(whole: bool, waits: bool) -> None:
+    asked: set[str] = set()
+    usual = answer_without()
+
+    def answer(expression: str) -> Samples | str:
+        asked.add(expression)
+        pod = {"namespace": "ml", "pod": "waits", "uid": "u"}
+        return [(pod, 1.0)] if waits and expression == kube_state.QUESTIONS["waiting"] else usual(expression)
+
+    async with connected(answer) as prometheus:
+        view = await read_kube_state(prometheus, AT, whole=whole)
+
+    assert (view.objects is not None) == (whole or waits)
+    assert (set(kube_state.PLACED_QUESTIONS.values()) <= asked) == (whole or waits)
+    assert len(view.waiting or ()) == waits
+    assert view.failures == ()
 
 
 async def test_a_prometheus_without_any_series_says_both_remedies() -> None:

@@ -15,7 +15,7 @@ from exporter.fleet.waiting_watch import WaitingRead, WaitingWatch
 from exporter.fleet.watch import FleetRead
 from exporter.web.kit.html import page
 from exporter.web.kit.live.broadcaster import Ticker
-from tests.fleet.answering import connected, nothing
+from tests.fleet.answering import Samples, connected, nothing
 from tests.fleet.shown import Response, words
 from tests.fleet.waiting_cluster import NOW, facts, holder, objects, view, waiting_pages, waiting_read, waits
 
@@ -146,6 +146,23 @@ async def test_a_watch_answers_and_keeps_the_last_answers_if_a_newer_try_fails(c
     assert (watch.newest.waiting, watch.newest.reads) == (good.waiting, 2)
     assert "AttributeError" in watch.newest.error
     assert "cannot answer why pods wait" in caplog.text
+
+
+@pytest.mark.parametrize("pods", [None, ()])
+async def test_while_no_pod_waits_nothing_is_asked_of_prometheus(pods: tuple[()] | None) -> None:
+    asked: list[str] = []
+
+    def answer(expression: str) -> Samples | str:
+        asked.append(expression)
+        return []
+
+    async with connected(answer) as prometheus:
+        calm = replace(view(), objects=None, waiting=pods)
+        watch = WaitingWatch(prometheus, lambda: calm, lambda: None, interval=30)
+        await watch.refresh()
+
+    assert asked == []
+    assert watch.newest.error == ""
 
 
 async def test_answers_that_are_old_are_not_shown() -> None:

@@ -46,7 +46,7 @@ def test_the_whole_answer():
 
 def test_a_pod_that_runs_or_is_not_there_is_said_to_be_so():
     assert why("notebook-7").startswith("ml/notebook-7 does not wait: it is on node gpu-3.\n")
-    assert why("nothing").startswith("No pod ml/nothing waits: there is none of this name")
+    assert why("nothing").startswith("No pod ml/nothing waits: it does not exist")
 
 
 def test_what_another_scheduler_does_is_not_judged():

@@ -55,6 +55,7 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
         unplaced=frozenset(resolved.unplaced),
         uncounted=frozenset(resolved.uncounted),
         offered=None if view.allocations.offered is None else frozenset(resolved.on_offer),
+        may_be_offered=frozenset(resolved.may_be_offered),
         withdrawn=frozenset(resolved.withdrawn),
         contested=node.contested,
         listed=view.allocations.listed,

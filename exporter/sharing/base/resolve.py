@@ -45,6 +45,7 @@ class Resolved:
     # (device, resource) of which unknown containers hold an unknown number.
     uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)
     on_offer: set[DeviceKey] = field(default_factory=set)  # devices that new pods may get
+    may_be_offered: set[DeviceKey] = field(default_factory=set)  # of ids on offer without a known device
     withdrawn: set[DeviceKey] = field(default_factory=set)  # devices of ids that are unhealthy
 
     def systems(self, device: DeviceKey) -> list[System]:
@@ -137,28 +138,32 @@ class _Meanings:
 def _take_offers(resolved: Resolved, meanings: _Meanings, view: View, systems: Sequence[System]) -> None:
     """Add the devices that new pods may get, and those that were withdrawn from the offer.
 
-    A DRA driver, a system that grants what the kubelet does not list, and an id that may mean any device may
-    offer all devices of their maker.
+    A DRA driver, a system that grants what the kubelet does not list, and ids of amounts offer all devices of
+    their maker. An id without a known device may offer those that it may mean.
     """
     allocations = view.allocations
     listed = [held for held in allocations.offered or () if held.resource not in allocations.kept]
     resources = {device.resource for device in listed}
     makers = {system.maker for system in systems if guarded(system, system.offers_unlisted, otherwise=False)}
     makers |= {system.maker for system, _, grant in resolved.grants if grant.resource not in resources}
+    unclear: set[str] = set()
     for resource, device_id in listed:
         owner, meaning = meanings.of(resource, device_id)
         if meaning.device is not None:
             resolved.on_offer.add(meaning.device.key)
+        elif owner is not None and meaning.nominal:
+            makers.add(owner.maker)
         elif owner is not None:
-            may_be = None if meaning.nominal else owner.may_be(device_id)
-            resolved.on_offer |= may_be or frozenset()
-            makers |= {owner.maker} if may_be is None else frozenset()
+            may_be = owner.may_be(device_id)
+            resolved.may_be_offered |= may_be or frozenset()
+            unclear |= {owner.maker} if may_be is None else set()
     for resource, device_id in allocations.withdrawn:
         _, meaning = meanings.of(resource, device_id)
         if meaning.device is not None:
             resolved.withdrawn.add(meaning.device.key)
     devices = view.inventory.devices
     resolved.on_offer |= {device.key for device in devices if device.gpu.identity.vendor in makers}
+    resolved.may_be_offered |= {device.key for device in devices if device.gpu.identity.vendor in unclear}
 
 
 def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exporter.model import Problem, SystemFiles, only
-from exporter.model.kubelet import quantity
+from exporter.model.quantity import whole_quantity
 from exporter.sharing.base import Roots
 from exporter.sharing.base.reading import UnusableError, content, problem
 
@@ -104,13 +104,13 @@ def _results(claim: Any, driver: str) -> Iterator[tuple[str, Prepared]]:
         if text(result, "driver") != driver:
             continue
         consumed = record(result, "consumedCapacity")
-        cores = quantity(text(consumed, "cores"))
+        cores = whole_quantity(text(consumed, "cores"))
         yield (
             text(result, "device"),
             Prepared(
                 share_id=text(result, "shareID"),
                 request=text(result, "request"),
-                memory=quantity(text(consumed, "memory")) or None,
+                memory=whole_quantity(text(consumed, "memory")) or None,
                 compute=cores / 100 if cores else None,
                 admin=result.get("adminAccess") is True,
             ),

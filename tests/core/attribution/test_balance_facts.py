@@ -119,6 +119,9 @@ def test_without_the_kubelets_answer_the_rest_is_unknown():
 def test_a_device_that_no_resource_offers_is_not_offered():
     assert allocated(gpu()) == {"not_offered": 1}
     assert allocated(gpu(), offered=None) == {"unknown": 1}
+    odd = OfferedDevice(GPU, "gpu-of-a-new-form")
+    assert allocated(gpu(), offered=[odd]) == {"unknown": 1}
+    assert allocated(gpu(), offered=[odd, *whole()]) == {"free": 1}
 
 
 def test_a_resource_whose_plugin_is_away_offers_nothing():

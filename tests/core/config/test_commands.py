@@ -21,6 +21,7 @@ OWN_FLAGS = {
     "--seed": {"demo"},
     "--refresh": {"hub"},
     "--details": {"inspect"},
+    "--namespace": {"hub", "inspect", "waiting"},
     "--keep": {"translate"},
     "--unmasked": {"record"},
     "--count": {"metrics"},

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from exporter.kubernetes.device_claims import read_claim, read_class, read_slice
+from exporter.model.quantity import billionths
 from exporter.waiting.objects import (
     ClaimRequest,
     DeviceClass,
@@ -16,7 +17,6 @@ from exporter.waiting.objects import (
     ResourceSlice,
     Version,
 )
-from exporter.waiting.quantity import billionths
 
 Json = dict[str, Any]
 METADATA = {"namespace": "ml", "name": "gpu"}

@@ -165,7 +165,7 @@ def test_an_invalid_uuid_is_not_prepared(uuid):
     assert decoded({CLAIM: claim([{"gpu": {"info": {"uuid": uuid}, "device": device("gpu-0")}}])}) == {}
 
 
-@pytest.mark.parametrize("amount", ["-1", "1_000", "٣", "1e400", "nan", "9" * 5000, "1.5Gi", " 1"])
+@pytest.mark.parametrize("amount", ["-1", "1_000", "٣", "1e400", "nan", "9" * 5000, "1.5", " 1"])
 def test_invalid_amounts_are_unknown(amount):
     results = [result("gpu-0", consumedCapacity={"memory": amount, "cores": amount})]
     assert decoded({CLAIM: claim([], results)}) == {(CLAIM, "gpu-0"): (Prepared(request="gpu"),)}

@@ -14,7 +14,8 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.model.kubelet import LAST_APPLIED, bounded_annotations, extended_resources, quantity
+from exporter.model.kubelet import LAST_APPLIED, bounded_annotations, extended_resources
+from exporter.model.quantity import whole_quantity
 from exporter.sharing import made, without_use
 from exporter.sharing.base import Grant, Granted, Meaning, System, unread_device
 from exporter.sharing.base.holdings import holdings_of
@@ -338,14 +339,14 @@ def test_problems_of_files_are_counted_with_those_of_annotations(objections):
     assert objections.counts == {"hami_file": 1}
 
 
-QUANTITIES = {"2": 2, "16Gi": 16 << 30, "2k": 2000, "4e9": 4_000_000_000}
+QUANTITIES = {"2": 2, "16Gi": 16 << 30, "2k": 2000, "4e9": 4_000_000_000, "2000m": 2, "1.5Ki": 1536}
 QUANTITIES |= dict.fromkeys(("1500m", "1.5", "-1", "1_0", "9" * 5000, ""))
 
 
 @pytest.mark.parametrize(("text", "number"), QUANTITIES.items())
 def test_quantities_are_whole_numbers(text: str, number: int | None):
     """Kubernetes writes large ones with a suffix; others are not known."""
-    assert quantity(text) == number
+    assert whole_quantity(text) == number
 
 
 def test_only_extended_resources_are_kept():

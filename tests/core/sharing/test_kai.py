@@ -272,10 +272,8 @@ def test_without_a_cache_nothing_is_limited(files):
 
 
 AMOUNTS = {"7680Mi": 7680 * MIB, "1G": 10**9, "1.5Gi": 3 * GIB // 2, ".5Gi": GIB // 2, "1.5e9": 1_500_000_000}
-AMOUNTS |= {"2e9": 2 * 10**9, "1024": 1024}
-AMOUNTS |= dict.fromkeys(
-    ["1.0000000001Gi", "1.5.5Gi", "0.0Gi", "1,5Gi", " 1Gi", "500m", "9" * 5000, "\u0661Gi"]
-)
+AMOUNTS |= {"2e9": 2 * 10**9, "1024": 1024, "1.0000000001Gi": GIB}
+AMOUNTS |= dict.fromkeys(["1.5.5Gi", "0.0Gi", "1,5Gi", " 1Gi", "500m", "9" * 5000, "\u0661Gi"])
 
 
 @pytest.mark.parametrize(("text", "amount"), AMOUNTS.items())

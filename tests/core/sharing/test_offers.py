@@ -46,6 +46,18 @@ def test_ids_of_amounts_may_mean_any_gpu():
     }
 
 
+def test_ids_without_a_known_device_may_offer_those_that_they_may_mean():
+    """They offer none for certain."""
+    odd = OfferedDevice("nvidia.com/gpu", "gpu-of-a-new-form")
+    for ids, certain, possible in (
+        ([odd], set(), {FIRST, SECOND}),
+        ([odd, *whole()], {FIRST}, {FIRST, SECOND}),
+        (whole(ELSEWHERE), set(), set()),
+    ):
+        found = resolve(GPUS, (), ids)
+        assert (found.offered, found.may_be_offered) == (certain, possible)
+
+
 def test_ids_that_no_system_knows_offer_no_gpu():
     assert offered([OfferedDevice("rdma/hca", "mlx5_0")]) == set()
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.model.quantity import billionths
 from exporter.waiting.cel import SelectorError, matches
 from exporter.waiting.cel_syntax import NotSimpleError
 from exporter.waiting.objects import DeviceName, OfferedDraDevice, Version
-from exporter.waiting.quantity import billionths
 
 GPU = OfferedDraDevice(
     name=DeviceName("gpu.nvidia.com", "node-1", "gpu-0-mig-0"),

@@ -66,7 +66,7 @@ def test_a_pod_that_is_ending_is_the_nearest_way():
 
     (way,) = answered(wants(), objects, facts(idle=(IdlePod(PodKey("ml", "old"), "n1", 9 * HOURS),))).ways
 
-    assert (way.kind, way.pods, way.asked) == ("ending", (PodKey("ml", "old"),), "nobody")
+    assert (way.kind, way.pods, way.asked) == ("ending", (PodKey("ml", "old"),), "none: wait")
 
 
 def test_the_owner_of_the_longest_idle_pod_is_asked():
@@ -350,8 +350,22 @@ def test_each_way_holds_once_it_is_carried_out(drawn: tuple[WaitingPod, Objects,
             assert len(way.commands) == 1 or not recut.held
 
 
+def lacks_a_device_of(held: PlacedPod, waiting: WaitingPod, objects: Objects) -> bool:
+    """Return whether a pod holds a device of which its node has too few for the one that waits."""
+
+    def free(name: str) -> int:
+        taken = sum(each.requests.get(name, 0) for each in objects.placed if each.node == held.node)
+        return objects.nodes[held.node].allocatable.get(name, 0) - taken
+
+    return any(
+        "/" in name and held.requests.get(name, 0) > 0 and free(name) < count
+        for name, count in waiting.requests.items()
+    )
+
+
 @given(clusters())
 def test_each_single_idle_pod_that_would_do_is_found(drawn: tuple[WaitingPod, Objects, GpuFacts]):
+    """If a device is missing: an idle pod that is only in the way of processors is not blamed."""
     waiting, objects, known = drawn
     if any(each.answer != "no" for each in Judge(objects).judge(waiting).verdicts):
         return
@@ -361,6 +375,6 @@ def test_each_single_idle_pod_that_would_do_is_found(drawn: tuple[WaitingPod, Ob
         stay = tuple(other for other in objects.placed if other.key != each.key)
         verdicts = Judge(replace(objects, placed=stay)).judge(waiting).verdicts
         fits = any(verdict.node == each.node and verdict.answer == "fits" for verdict in verdicts)
-        doing = doing or (fits and not held.ending)
+        doing = doing or (fits and not held.ending and lacks_a_device_of(held, waiting, objects))
 
     assert ("idle" in kinds(answered(waiting, objects, known))) or not doing

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -131,13 +131,19 @@ def changed(baseline: Baseline, page: Page, now: float, own: Own) -> Iterator[st
             yield f"{series} is {value:g} and was {baseline.due(series, now):g}"
 
 
-def made_up(
-    baseline: Baseline, page: Page, now: float, own: Own, states: frozenset[str] | None
+def made_up(  # noqa: PLR0917 - a page, and what differs on it
+    baseline: Baseline,
+    page: Page,
+    now: float,
+    own: Own,
+    states: frozenset[str] | None,
+    misled: Iterable[Own] = (),
 ) -> Iterator[str]:
     """Yield samples that are wrong: another value than before the fault, or not there before.
 
     A counter of the device at fault may have stood still, and its unattributed use may be more.
-    Its ``states`` and info series may differ; None: no longer.
+    Its ``states`` and info series may differ; None: no longer. Time of ``misled`` series was counted by an
+    answer that was believed, and stays in its class.
     """
     for series, value in page.samples.items():
         name = name_of(series)
@@ -146,7 +152,7 @@ def made_up(
         if series in baseline.page.samples and _close(value, baseline, series, now):
             continue
         if name in BALANCES:
-            yield from _time_made_up(value, baseline, series, now)
+            yield from _time_made_up(value, baseline, series, now, misled)
             continue
         if _ours(series) or (
             states is not None and own(series) and (name in states or name.endswith("_info"))
@@ -161,13 +167,19 @@ def made_up(
             yield f"{series} is {value:g} and should be {baseline.due(series, now):g}"
 
 
-def _time_made_up(value: float, baseline: Baseline, series: str, now: float) -> Iterator[str]:
+def _time_made_up(
+    value: float, baseline: Baseline, series: str, now: float, misled: Iterable[Own]
+) -> Iterator[str]:
     """Yield a class of a balance that fell, or has more time than without the fault and may not."""
     if series not in baseline.page.samples:
         yield f"{series} {value:g} was not there before"
     elif value < baseline.page.samples[series]:
         yield f"{series} fell to {value:g}"
-    elif labels_of(series)["class"] not in MOVED_TO and value > baseline.due(series, now) * (1 + 1e-9):
+    elif (
+        labels_of(series)["class"] not in MOVED_TO
+        and value > baseline.due(series, now) * (1 + 1e-9)
+        and not any(own(series) for own in misled)
+    ):
         yield f"{series} is {value:g} and should be {baseline.due(series, now):g} at most"
 
 

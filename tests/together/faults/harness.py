@@ -26,7 +26,7 @@ from exporter.web.node.app import make_app
 from tests.core.poller.bench import settings_of
 from tests.site import site_of
 from tests.together.faults.cells import Cell, Claim, Outcome, Result, Trial
-from tests.together.faults.compare import Baseline, broken_sums, changed, made_up, missing
+from tests.together.faults.compare import Baseline, Own, broken_sums, changed, made_up, missing
 from tests.together.faults.crashes import crashes
 from tests.together.faults.limits import PATIENT, CallLimits, patient_constants
 from tests.together.faults.pages import Page
@@ -131,6 +131,7 @@ class Watch:
         baseline = await self.before()
         before = page = baseline.page
         found: list[tuple[Trial, int, str, list[str]]] = []
+        misled: list[Own] = []
         async with fault:
             for trial in trials:
                 self.crashes.clear()
@@ -138,9 +139,10 @@ class Watch:
                 try:
                     if trial.put is not None:
                         await trial.put()
+                    misled += [trial.claim.own] if trial.claim.believed else []
                     for _ in range(polls):
                         page = await self.poll()
-                        broken += self._held(baseline, before, page, trial.claim)
+                        broken += self._held(baseline, before, page, trial.claim, misled)
                 except Exception as error:  # noqa: BLE001 - that is what the matrix looks for
                     broken.append(f"the poll raises {error!r}")
                 lost = sum(1 for _ in missing(baseline, page))
@@ -149,7 +151,7 @@ class Watch:
                 before = page
         self.crashes.clear()
         left: list[str] = []
-        taken = await self._recovered(baseline, trials[-1].claim, left)
+        taken = await self._recovered(baseline, trials[-1].claim, misled, left)
         left += [f"logged: {crash}" for crash in self.crashes]
         return [
             Result(
@@ -162,21 +164,26 @@ class Watch:
             for trial, lost, outcome, broken in found
         ]
 
-    def _held(self, baseline: Baseline, before: Page, page: Page, claim: Claim) -> Iterator[str]:
+    def _held(
+        self, baseline: Baseline, before: Page, page: Page, claim: Claim, misled: Sequence[Own]
+    ) -> Iterator[str]:
+        """Yield what a page breaks; ``misled``: the series of faults up to now that were believed."""
         now = self.node.time
         yield from changed(baseline, page, now, claim.own)
         if not claim.believed:
-            yield from made_up(baseline, page, now, claim.own, claim.states)
+            yield from made_up(baseline, page, now, claim.own, claim.states, misled)
         yield from broken_sums(page)
         yield from claim.health(before, page)
 
-    async def _recovered(self, baseline: Baseline, claim: Claim, broken: list[str]) -> int | None:
+    async def _recovered(
+        self, baseline: Baseline, claim: Claim, misled: Sequence[Own], broken: list[str]
+    ) -> int | None:
         """Poll until the page is as before and return how often; None, and what differs, if it is not."""
         different: list[str] = []
         for polls in range(1, RECOVERY_POLLS + 1):
             page = await self.poll()
             now = self.node.time
-            different = [*missing(baseline, page), *made_up(baseline, page, now, claim.own, None)]
+            different = [*missing(baseline, page), *made_up(baseline, page, now, claim.own, None, misled)]
             different += changed(baseline, page, now, baseline.uncounted(claim.own))
             different += broken_sums(page)
             if not different:

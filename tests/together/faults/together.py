@@ -22,7 +22,7 @@ from tests.together.faults import kubelet, proc
 from tests.together.faults.cells import Cell, Claim, Result
 from tests.together.faults.compare import failures_of
 from tests.together.faults.harness import Watch, scenario_fault
-from tests.together.faults.limits import SHORT_SECONDS
+from tests.together.faults.limits import PATIENT, SHORT_SECONDS
 from tests.together.faults.pages import Page
 
 POLLS = 2
@@ -52,10 +52,16 @@ def node() -> Scenario:
 
 @contextlib.asynccontextmanager
 async def _hanging(watch: Watch, parts: frozenset[str]) -> AsyncIterator[None]:
-    """Have these parts hang while polls end by short limits; anything else may be late then, too."""
+    """Have these parts hang while polls end by short limits; other sources may be late then, too.
+
+    A join that does not hang has all the time it needs: a poll without one changes no page.
+    """
     poller = watch.poller
+    budget = poller._budget.patient(SHORT_SECONDS)
+    if JOIN not in parts:
+        budget = budget._replace(join=PATIENT.join)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(mock.patch.object(poller, "_budget", poller._budget.patient(SHORT_SECONDS)))
+        stack.enter_context(mock.patch.object(poller, "_budget", budget))
         stack.enter_context(mock.patch.object(poller, "poll", partial(_guarded_poll, poller, poller.poll)))
         if KUBELET in parts:
             await stack.enter_async_context(kubelet.hanging(watch, watch.node.kubelet.socket))

@@ -6,10 +6,10 @@ from typing import Any
 from exporter.kubernetes.collection import _json
 from exporter.kubernetes.device_claims import read_claim, read_class, read_slice
 from exporter.kubernetes.scheduling import read_cluster_node, read_placed_pod, read_waiting_pod
+from exporter.model.quantity import amount, billionths
 from exporter.waiting.cel import SelectorError, matches
 from exporter.waiting.cel_syntax import NotSimpleError, parse
 from exporter.waiting.objects import DeviceName, Objects, OfferedDraDevice, Version
-from exporter.waiting.quantity import amount, billionths
 from exporter.waiting.verdict import Judge
 from tests.core.kubernetes import scheduling_objects
 from tests.together.fuzz.target import Target
@@ -74,7 +74,7 @@ TARGETS = (
     ),
     Target(
         name="quantity",
-        covers=("exporter.waiting.quantity",),
+        covers=("exporter.model.quantity",),
         seeds=lambda: [b"1500m", b"40Gi", b"0.5", b"12e-3"],
         decode=_quantity,
         refuses=(ValueError,),

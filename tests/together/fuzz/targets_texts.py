@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.model import ContainerSpec, NodeObject
-from exporter.model.kubelet import bounded_annotations, extended_resources, quantity
+from exporter.model.kubelet import bounded_annotations, extended_resources
+from exporter.model.quantity import whole_quantity
 from exporter.sharing import gpu_fractions
 from exporter.sharing.base.inventory import parse_device_id
 from exporter.sharing.gpu_fractions import fraction, mebibytes
@@ -56,7 +57,7 @@ def _koordinator(text: str) -> Any:
 
 def _quantities(text: str) -> Any:
     name, _, amount = text.partition("\x1e")
-    return quantity(amount), extended_resources({name: amount}), bounded_annotations({name: amount})
+    return whole_quantity(amount), extended_resources({name: amount}), bounded_annotations({name: amount})
 
 
 def _reservation(text: str) -> Any:

@@ -37,7 +37,7 @@ MODULES = frozenset(
         "exporter.model.kubelet",
         "exporter.waiting.cel",
         "exporter.waiting.cel_syntax",
-        "exporter.waiting.quantity",
+        "exporter.model.quantity",
         "exporter.config",
         "exporter.config.parse",
         "exporter.web.node.parameters",

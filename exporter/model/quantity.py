@@ -42,6 +42,15 @@ def billionths(text: str) -> int:
     return -size if sign == "-" else size
 
 
+def whole_quantity(text: str) -> int | None:
+    """Return a quantity that is a whole number, as those of extended resources are; else None."""
+    try:
+        size = billionths(text)
+    except ValueError:
+        return None
+    return size // BILLION if size >= 0 and not size % BILLION else None
+
+
 def amount(resource: str, size: int) -> int:
     """Return billionths of a resource in the scheduler's unit: millicores of ``cpu``, else whole ones."""
     unit = BILLION // 1000 if resource == "cpu" else BILLION

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.waiting.quantity import BILLION, LARGEST, amount, billionths
+from exporter.model.quantity import BILLION, LARGEST, amount, billionths
 
 SUFFIXES = {
     **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate(("", "m", "u", "n"))},
