@@ -13,10 +13,12 @@ from exporter.fleet.json_data import inspection_json
 from exporter.fleet.narrowed import inspection_of, read_advice_of
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
+from exporter.fleet.pages.usage import UsagePages
 from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.request_headers import HeaderError
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError
 from exporter.fleet.text import inspection_text
+from exporter.fleet.usage.prices import read_prices
 from exporter.fleet.watch import Inspection, Watch, inspect
 from exporter.formats.advice import advice_csv
 from exporter.output import print_text, terminal_width
@@ -85,12 +87,14 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
     with shutdown_signals() as shutdown:
         node_url = NodeUrl(node_url_template)
         access = access_of(settings.web_config)
+        prices = None if settings.prices is None else read_prices(settings.prices)
         prometheus = prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         ticker = Ticker()
         app = make_hub_app(
             FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price, tuple(namespaces)),
             ticker,
+            UsagePages(prometheus, prices, tuple(namespaces)),
             prefix=settings.route_prefix or "",
             frame_ancestors=settings.frame_ancestors,
         )

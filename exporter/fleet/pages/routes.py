@@ -22,6 +22,7 @@ from exporter.fleet.pages import openapi as hub_openapi
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.tables import Orders
+from exporter.fleet.pages.usage import UsagePages
 from exporter.fleet.targets import some_names
 from exporter.fleet.text import fleet_text
 from exporter.fleet.watch import AdviceRead, FleetRead
@@ -172,7 +173,12 @@ def _failure(read: FleetRead | AdviceRead) -> dict[str, str | float | None]:
 
 
 def make_hub_app(
-    pages: FleetPages, ticker: Ticker, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
+    pages: FleetPages,
+    ticker: Ticker,
+    usage: UsagePages | None = None,
+    *,
+    prefix: str = "",
+    frame_ancestors: Sequence[str] = (),
 ) -> web.Application:
     """Return the application of the hub, also served below ``prefix``.
 
@@ -187,6 +193,7 @@ def make_hub_app(
             web.get("/live/fleet", routes.live),
             web.get("/api/v1/fleet", routes.document),
             web.get("/api/v1/advice", routes.advice),
+            *(usage or UsagePages()).routes(),
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),

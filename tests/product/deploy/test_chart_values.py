@@ -101,7 +101,7 @@ def test_the_values_of_the_hub_reach_the_program() -> None:
     assert {name: getattr(settings, name) for name in samples} == {
         name: parsed for name, (_, parsed) in samples.items()
     }
-    source = getsource(commands.hub) + getsource(commands._prometheus_of)
+    source = getsource(commands.hub) + getsource(commands.prometheus_of)
     read = set(re.findall(r"\bsettings\.(\w+)", source))
     assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
 
