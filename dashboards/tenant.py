@@ -19,12 +19,14 @@ from dashboards.tenant_rows import (
     USED_GPUS,
     USED_SECONDS,
     counted,
+    hours_of_last_day,
     increase,
 )
 from dashboards.tenant_tables import advice_inputs, holders, hours, idle, over_share, xids
 
-MAY_BE_EMPTY: dict[str, str] = {}
-"""Panels that may be empty, by title, with the reason: none."""
+_NO_DAY = "records of full days are there after 29 hours"
+MAY_BE_EMPTY = {"GPU-hours held by day": _NO_DAY, "GPU-hours used by day": _NO_DAY}
+"""Panels that may be empty, by title, with the reason."""
 
 _RANGE = "For the time shown, including pods that have ended."
 _LARGEST = 10
@@ -44,6 +46,7 @@ def tenant() -> Dashboard:
             ("Over time", _sums()),
             ("Holders", (holders(),)),
             Folded("Largest holders", _largest()),
+            Folded("GPU-hours by day", _days()),
             Folded("GPU-hours by pod", (hours(),)),
             Folded("Idle, and over their share", (idle(), over_share())),
             Folded("Advice inputs", (advice_inputs(),)),
@@ -157,6 +160,20 @@ def _sums() -> tuple[Panel, ...]:
         span=8,
     ).interval(ENERGY_STEP)
     return compute, memory, power
+
+
+def _days() -> tuple[Panel, ...]:
+    parts = (("held", "GPU-hours held by day"), ("used", "GPU-hours used by day"))
+    return tuple(
+        timeline(
+            title,
+            "none",
+            "GPU-hours of the last full day of UTC at each point, of all pods of the chosen namespaces, also "
+            "of those that have ended. For sums of months: kubectl gpuslice usage.",
+            Query(hours_of_last_day(value), "{{namespace}}"),
+        )
+        for value, title in parts
+    )
 
 
 def _largest() -> tuple[Panel, ...]:

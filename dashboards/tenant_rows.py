@@ -32,3 +32,11 @@ def counted(rows: str) -> str:
 HELD_SECONDS, USED_SECONDS = (increase(f"{what}_gpu_seconds") for what in ("entitled", "used"))
 # For the right side of "and": the left one has the cluster.
 AND_HELD, AND_USED = (rows.replace(f"{CLUSTER}, ", "") for rows in (HELD_SECONDS, USED_SECONDS))
+
+
+def hours_of_last_day(value: str) -> str:
+    """Return an amount of the last full day of each namespace, once with replicas."""
+    record = f'namespace:gpuslice_usage:increase1d{{{CLUSTER}, namespace=~"$namespace", value="{value}"}}'
+    # It is recorded every 4 hours.
+    rows = f"max by (cluster, namespace, model, profile) (last_over_time({record}[5h]))"
+    return f"sum by (namespace) ({rows}) / {HOUR}"

@@ -56,6 +56,7 @@ NAVIGATION = {
         "Sharing systems": "docs/sharing-systems",
         "The page": "docs/page",
         "Which slice would fit": "docs/advice",
+        "Usage, and what it costs": "docs/usage",
         "The whole cluster": "docs/fleet",
         "What befalls GPUs": "docs/lifecycle",
         "Labels and jobs": "docs/labels",

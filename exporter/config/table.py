@@ -35,10 +35,7 @@ from exporter.documents import choice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of the exporter. Durations are in seconds; a pattern matches a whole name.
-
-    An option without ``commands`` belongs to the commands that poll a node.
-    """
+    """The settings of the exporter. Durations are in seconds; a pattern matches a whole name."""
 
     config: Path | None = option(
         ABSOLUTE_PATH, "YAML file with values for the other options.", commands=ALL_COMMANDS
@@ -97,9 +94,7 @@ class Settings:
         commands=(*SERVING_COMMANDS, "inspect", "advise", "is"),
     )
     prices: Path | None = option(
-        PATH,
-        "YAML file with the prices of GPU-hours by model and MIG profile, for usage. See usage.md.",
-        commands=("hub", "usage"),
+        PATH, "YAML file with prices of GPU-hours by model, for [usage](usage.md).", commands=("hub", "usage")
     )
     history_retention: float = option(
         duration("5m", "168h"),

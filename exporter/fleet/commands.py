@@ -15,6 +15,7 @@ from exporter.fleet.model import Node
 from exporter.fleet.narrowed import inspection_of, read_advice_of
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
+from exporter.fleet.pages.usage import UsagePages
 from exporter.fleet.pages.waiting_routes import WaitingPages
 from exporter.fleet.pod import read_pod
 from exporter.fleet.pod_json import pod_json
@@ -23,6 +24,7 @@ from exporter.fleet.prometheus import Prometheus, PrometheusError
 from exporter.fleet.request_headers import HeaderError
 from exporter.fleet.targets import MissingSeriesError, UnknownNameError
 from exporter.fleet.text import inspection_text
+from exporter.fleet.usage.prices import read_prices
 from exporter.fleet.waiting_watch import WaitingWatch
 from exporter.fleet.watch import Inspection, Watch, inspect
 from exporter.formats.advice import advice_csv
@@ -93,6 +95,7 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
     with shutdown_signals() as shutdown:
         node_url = NodeUrl(node_url_template)
         access = access_of(settings.web_config)
+        prices = None if settings.prices is None else read_prices(settings.prices)
         prometheus = prometheus_of(settings)
         watch = Watch(prometheus, window=window, interval=refresh)
         cluster = ClusterWatch(prometheus, api_of_hub(settings))
@@ -102,6 +105,7 @@ async def hub(  # noqa: PLR0913 - by keyword: its options
             FleetPages(lambda: watch.newest, node_url, settings.gpu_hour_price, only),
             ticker,
             waiting=WaitingPages(lambda: waiting.newest, lambda: _nodes(watch), node_url, only),
+            usage=UsagePages(prometheus, prices, only),
             prefix=settings.route_prefix or "",
             frame_ancestors=settings.frame_ancestors,
         )

@@ -275,6 +275,16 @@ def test_groups_that_cannot_be_read_are_unknown() -> None:
     assert usage_json(found)["groups"] is None
 
 
+def test_missing_records_of_groups_are_not_taken_for_pods_that_no_scrape_saw() -> None:
+    """Rules of an earlier version, or without a group, have balances only."""
+    found = read(lambda query: [] if "gpuslice_usage:" in query else answers(query))
+
+    assert (found.groups, found.unseen) == (None, None)
+    assert "its records are missing: load all groups" in usage_text(found)
+
+
 def test_without_records_the_rules_are_named() -> None:
     with pytest.raises(MissingSeriesError, match=r"load alerts/rules/gpuslice-recording\.yaml"):
         read(lambda _: [])
+    with pytest.raises(MissingSeriesError, match="known GPUs"):
+        read(lambda query: [] if "observed_seconds" in query else answers(query))

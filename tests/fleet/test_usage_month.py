@@ -1,5 +1,6 @@
 """Usage of a simulated month in a real Prometheus is what really happened."""
 
+import asyncio
 import csv
 import io
 import json
@@ -7,13 +8,17 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
+from jsonschema import Draft202012Validator
+from playwright.async_api import async_playwright
 
 from exporter.fleet.usage.model import Usage
 from exporter.fleet.usage.period import Period, period_of_month
 from exporter.fleet.usage.reading import read_usage
 from tests.core.commands.program import run as call
+from tests.core.commands.program import serving
 from tests.fleet.focus import broken_rules
 from tests.fleet.month import (
     A100,
@@ -35,8 +40,10 @@ from tests.fleet.month import (
     shortened,
 )
 from tests.fleet.week import ask
+from tests.page.browser.axe import faults
+from tests.page.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
 from tests.product.compat.places import doubled
-from tests.together.end_to_end.programs import Prometheus
+from tests.together.end_to_end.programs import Prometheus, get
 
 pytestmark = pytest.mark.slow
 
@@ -338,3 +345,54 @@ def test_a_bill_names_what_it_needs(server: Prometheus, tmp_path: Path, text: st
 
     assert (done.returncode, done.stdout) == (2, "")
     assert named in done.stderr
+
+
+def test_the_hub_shows_the_month(server: Prometheus, tmp_path: Path) -> None:
+    """On a page that is readable on phones and accessible by axe, as text, and in its API."""
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(BILL)
+    with serving("hub", "--prometheus-url", server.url, "--prices", str(prices)) as hub:
+        query = "month=2025-02&by=label:team"
+        headers, text = get(f"{hub.url}usage?{query}", {"Accept": "text/plain"})
+        assert headers["Content-Type"].startswith("text/plain")
+        assert text.decode().startswith(SIZES)
+        document = json.loads(hub.get(f"api/v1/usage?{query}"))
+        components = json.loads(hub.get("api/v1/openapi.json"))["components"]
+        schema = {"$ref": "#/components/schemas/Usage", "components": components}
+        Draft202012Validator(schema).validate(document)
+        assert {group["name"] for group in document["groups"]} == {"research", "web", "batch", None}
+        options = ("--month", "2025-02", "--prices", str(prices), "--prometheus-url", server.url)
+        for form in ("csv", "focus"):
+            command = call("usage", "--format", form, *options).stdout
+            assert hub.get(f"api/v1/usage?month=2025-02&format={form}").split() == command.split()
+        asyncio.run(_browse(f"{hub.url}usage?{query}"))
+
+
+async def _browse(url: str) -> None:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        for scheme, size in (("light", WIDE), ("dark", PHONE), ("light", NARROW)):
+            async with looking(browser, url, viewport=size, color_scheme=scheme) as (page, _):
+                await page.goto(url)
+                assert await page.locator("svg.days g").count() == LENGTH / DAY
+                teams = await page.locator("#groups tbody th").all_inner_texts()
+                assert teams == ["research", "web", "batch", "no label team", "total"]
+                assert await faults(page) == [], (scheme, size)
+                assert await overflow(page) <= 0, (scheme, size)
+        await browser.close()
+
+
+def test_a_hub_of_some_namespaces_shows_the_usage_of_these_only(server: Prometheus, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(BILL)
+    options = ("--prometheus-url", server.url, "--prices", str(prices), "--namespace", "ml")
+    with serving("hub", *options) as hub:
+        whole = read(server)
+        document = json.loads(hub.get("api/v1/usage?month=2025-02"))
+        assert [group["name"] for group in document["groups"]] == ["ml"]
+        assert document["held_by_unseen_pods_gpu_hours"] == pytest.approx((whole.unseen or 0.0) / HOUR)
+        assert "shared" not in hub.get("usage?month=2025-02")
+        bill = csv.DictReader(io.StringIO(hub.get("api/v1/usage?month=2025-02&format=focus")))
+        assert {row["SubAccountName"] for row in bill} == {"ml"}
+        with pytest.raises(HTTPError, match="404"):
+            hub.get("api/v1/usage?month=2025-02&by=owner")

@@ -26,6 +26,17 @@ _WAITING_NAMESPACE = {
         _NAMESPACE["namespace"].schema,
     )
 }
+_USAGE = {
+    "month": describe.Parameter(
+        "A month of UTC, such as 2026-10; by default the last 30 days.",
+        {"type": "string", "pattern": "^(19[8-9][0-9]|20[0-9]{2})-(0[1-9]|1[0-2])$"},
+    ),
+    "by": describe.Parameter(
+        "namespace (default), owner, model, node, or label:NAME with a label of pods. A hub of some"
+        " namespaces has namespace only.",
+        {"type": "string", "pattern": "^(namespace|owner|model|node|label:[A-Za-z0-9./_-]{1,80})$"},
+    ),
+}
 _ABOUT = """\
 The GPUs of a cluster, their holders and their use, from Prometheus. The API is read-only. HEAD returns the
 headers of GET. Unknown parameters are ignored.
@@ -71,6 +82,23 @@ OPERATIONS: describe.Operations = {
         parameters=_WAITING_NAMESPACE,
         refusals=(404, 503),
         words="For clients that accept HTML a page, which is not described here.",
+    ),
+    "/usage": describe.Operation(
+        "usage",
+        "Who held and used GPUs in a month, as text.",
+        {describe.TEXT: ""},
+        parameters=_USAGE,
+        refusals=(400, 404, 503),
+        words="For clients that accept HTML a page, which is not described here.",
+    ),
+    "/api/v1/usage": describe.Operation(
+        "usage_document",
+        "Who held and used GPUs in a month: GPU-hours by group, and where the others went.",
+        {describe.JSON: "Usage", describe.CSV: ""},
+        words="As CSV it is the groups; as FOCUS a bill in the columns of FOCUS 1.3, a row for each day,"
+        " device and holder, of a hub with --prices.",
+        parameters={**describe.format_of(("json", "csv", "focus")), **_USAGE},
+        refusals=(400, 404, 503),
     ),
     describe.PATH: describe.DESCRIBE,
     "/metrics": describe.Operation("metrics", "Series of the hub itself.", {describe.TEXT: ""}, tagged=False),
@@ -180,6 +208,41 @@ _FIELDS: Mapping[str, dict[str, Schema]] = {
         "reasons": listed({"type": "string"}, "Why it needs attention, worst first."),
     },
 }
+_HOURS = {
+    "held_gpu_hours": number("GPU-hours held.", null=True),
+    "measured_gpu_hours": number("GPU-hours held while use was known.", null=True),
+    "used_gpu_hours": number("GPU-hours used.", null=True),
+    "energy_kwh": number("Energy in kWh.", null=True),
+}
+_CLASSES = {"type": "object", "additionalProperties": number("GPU-hours of this class.")}
+_OF_USAGE: Mapping[str, dict[str, Schema]] = {
+    "UsageBalance": {
+        "start": number("Unix time."),
+        "end": number("Unix time."),
+        "gpu_hours": number("Known GPUs times hours: the sum of the classes and of what was not observed."),
+        "not_observed_gpu_hours": number("GPU-hours that were not observed."),
+        "allocation_gpu_hours": _CLASSES,
+        "use_gpu_hours": _CLASSES,
+    },
+    "Usage": {
+        "timestamp": number("Unix time of the read."),
+        "by": text("What the groups are."),
+        "known_gpus": number("GPUs that were observed in the period."),
+        "balance": reference("UsageBalance"),
+        "held_by_unseen_pods_gpu_hours": number("Held by pods that no scrape saw.", null=True),
+        "overcommitted_gpu_hours": number("Shares beyond a GPU.", null=True),
+        "currency": text("Currency of the costs; null without prices.", null=True),
+        "groups": _nullable(listed(reference("UsageGroup"), "Those that held most first.")),
+        "days": listed(reference("UsageBalance"), "The balance of each day."),
+        "problems": listed({"type": "string"}, "Queries that failed."),
+    },
+}
+_USAGE_GROUP = {"name": text("Null for what has none.", null=True), **_HOURS}
+_USAGE_DEVICE = {
+    "model": text("Model of the GPU.", null=True),
+    "mig_profile": text("Profile of the MIG device.", null=True),
+    **_HOURS,
+}
 # Of advice, which is read at other times than the cluster.
 _FAILURE = {
     "error": text("Why a newer read failed, null if none did.", null=True),
@@ -187,10 +250,19 @@ _FAILURE = {
 }
 
 
+def _priced(fields: dict[str, Schema]) -> Schema:
+    """Return the schema of an object that has a cost if the hub has prices."""
+    schema = whole(fields)
+    return {**schema, "properties": {**schema["properties"], "cost": _AMOUNT}}
+
+
 def document() -> Schema:
     """Return the description."""
     advice = advice_schema({"problems": listed({"type": "string"}, "Queries that failed."), **_FAILURE})
-    schemas = {name: whole(fields) for name, fields in _FIELDS.items()}
+    schemas = {name: whole(fields) for name, fields in {**_FIELDS, **_OF_USAGE}.items()}
+    schemas["UsageGroup"] = _priced(
+        {**_USAGE_GROUP, "devices": listed(_priced(_USAGE_DEVICE), "By model and MIG profile.")}
+    )
     return describe.description(
         _ABOUT, OPERATIONS, {"FleetRead": whole(_READ), "ClusterAdvice": advice, **schemas, **SCHEMAS}
     )

@@ -21,6 +21,7 @@ from exporter.fleet.pages.hub_metrics import HubMetrics, WaitingMetrics
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.tables import Orders
+from exporter.fleet.pages.usage import UsagePages
 from exporter.fleet.pages.waiting_routes import WaitingPages, WaitingRoutes
 from exporter.fleet.targets import some_names
 from exporter.fleet.text import fleet_text
@@ -172,11 +173,12 @@ def _failure(read: FleetRead | AdviceRead) -> dict[str, str | float | None]:
     return {"error": read.error or None, "failing_since": read.failing_since}
 
 
-def make_hub_app(
+def make_hub_app(  # noqa: PLR0913 - by keyword
     pages: FleetPages,
     ticker: Ticker,
     *,
     waiting: WaitingPages | None = None,
+    usage: UsagePages | None = None,
     prefix: str = "",
     frame_ancestors: Sequence[str] = (),
 ) -> web.Application:
@@ -195,6 +197,7 @@ def make_hub_app(
             web.get("/api/v1/fleet", routes.document),
             web.get("/api/v1/advice", routes.advice),
             *WaitingRoutes(waiting, streams, routes.namespaces).table(),
+            *(usage or UsagePages()).routes(),
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),

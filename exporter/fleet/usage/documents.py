@@ -30,7 +30,7 @@ def usage_json(usage: Usage, prices: Prices | None = None) -> dict[str, Any]:
                     for kind, parts in group.kinds.items()
                 ],
             }
-            for group in usage.groups
+            for group in usage.shown
         ]
     return {
         "timestamp": usage.at,
@@ -74,7 +74,7 @@ def usage_csv(usage: Usage, prices: Prices | None = None) -> str:
     """Return a line for each group and kind of device; what is held by no known pod has a line of its own."""
     rows = [
         _row(usage, group.name or None, kind, parts, prices)
-        for group in usage.groups or ()
+        for group in usage.shown
         for kind, parts in group.kinds.items()
     ]
     return csv_text((*COLUMNS, *(_PRICED if prices else ())), rows)

@@ -6,7 +6,7 @@ PublisherName) are there too: 1.2 requires them.
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -170,9 +170,11 @@ def require_prices(usage: Usage, prices: Prices) -> None:
 
 
 async def focus_days(
-    prometheus: Prometheus, at: float, period: Period, prices: Prices
+    prometheus: Prometheus, at: float, period: Period, prices: Prices, only: Sequence[str] = ()
 ) -> AsyncIterator[tuple[str, str]]:
     """Yield the header, then the rows of each day as CSV, and what a day lacks as a sentence.
+
+    With ``only`` they are those of the holders in these namespaces.
 
     Raises PrometheusError if a day cannot be read.
     """
@@ -183,6 +185,7 @@ async def focus_days(
         for name, why in answers.problems.items():
             raise PrometheusError(f"{name} of {_date(start)}: {why}; the file ends before that day")
         rows, unknown = _rows(answers, start, end, prices)
+        rows = [row for row in rows if not only or row.label("namespace") in only]
         lacks = f"{_date(start)}: the use of {plural(unknown, 'holder')}" if unknown else ""
         yield _text(rows), lacks
 

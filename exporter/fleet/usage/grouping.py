@@ -140,5 +140,5 @@ def _without_negative(whole: _Kinds, rest: _Kinds) -> _Kinds:
 
 
 def _quantities(kinds: Mapping[Kind, Mapping[str, float]]) -> Iterator[tuple[Kind, Quantities]]:
-    for kind, values in kinds.items():
+    for kind, values in sorted(kinds.items(), key=lambda item: (-item[1].get("held", 0.0), item[0])):
         yield kind, Quantities(*(values.get(value) for value in VALUES))

@@ -154,14 +154,22 @@ class Usage:
     problems: tuple[str, ...] = field(default=())
     """What could not be read, as sentences."""
 
-    @cached_property
-    def total(self) -> Quantities:
-        """The sums of all groups."""
-        return total_quantities(group.total for group in self.groups or ())
+    only: tuple[str, ...] = ()
+    """Namespaces whose groups are shown, () for all."""
 
     @property
+    def shown(self) -> tuple[Group, ...]:
+        """The groups to show."""
+        return tuple(group for group in self.groups or () if not self.only or group.name in self.only)
+
+    @cached_property
+    def total(self) -> Quantities:
+        """The sums of the groups to show."""
+        return total_quantities(group.total for group in self.shown)
+
+    @cached_property
     def _held_by_groups(self) -> float:
-        return self.total.held or 0.0
+        return total_quantities(group.total for group in self.groups or ()).held or 0.0
 
     @property
     def held(self) -> float | None:

@@ -15,6 +15,7 @@ from exporter.fleet.usage.queries import Piece
 
 # A day is recorded every 4 hours from the second hour after it on.
 _DAY_RECORDED_AFTER = 6 * HOUR
+_NO_GROUPS = "its records are missing: load all groups of alerts/rules/gpuslice-recording.yaml"
 _NO_RECORDS = (
     "this Prometheus has no records of usage in that time: load alerts/rules/gpuslice-recording.yaml (see "
     "docs/recording-rules.md); new rules have the first full hour after one to two hours"
@@ -36,20 +37,25 @@ async def read_usage(prometheus: Prometheus, at: float, period: Period, by: str)
     found = await ask(prometheus, questions, at)
     if "known GPUs" in found.problems:
         raise PrometheusError(f"known GPUs: {found.problems['known GPUs']}")
+    if not found.samples("known GPUs"):
+        raise MissingSeriesError(f"the number of known GPUs is not recorded: {_NO_RECORDS}")
     gpus = int(sum(sample.value for sample in found.samples("known GPUs")))
 
     def put_together() -> Usage:
         of_days = tuple(_balance(answers, (day,), gpus) for day in days)
-        known = found.problems.keys().isdisjoint(of_groups)
+        balance, groups = _balance(answers, days, gpus), read_groups(by, found)
+        problems = [f"{name}: {why}" for name, why in found.problems.items()]
+        if balance.allocation.get("held") and not groups and not problems:
+            problems.append(f"usage by {by}: {_NO_GROUPS}")
         return Usage(
             at=at,
             period=period,
             by=by,
             gpus=gpus,
-            balance=_balance(answers, days, gpus),
+            balance=balance,
             days=of_days,
-            groups=read_groups(by, found) if known else None,
-            problems=tuple(f"{name}: {why}" for name, why in found.problems.items()),
+            groups=None if problems else groups,
+            problems=tuple(problems),
         )
 
     return await in_thread(put_together)

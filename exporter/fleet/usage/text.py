@@ -42,8 +42,9 @@ def usage_text(usage: Usage, prices: Prices | None = None) -> str:
     lines = [f"! not known: {printable(problem)}" for problem in usage.problems]
     lines += _balances(usage)
     if usage.groups is not None:
-        lines += ["", *_table(usage, prices)]
-    lines += [_remainder(usage), *_notes(usage, prices)]
+        headings, *rows = group_rows(usage, prices)
+        lines += ["", *_aligned([tuple(map(_in_capitals, headings)), *rows])]
+    lines += [remainder_of(usage), *notes_of(usage, prices)]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -95,13 +96,15 @@ def rounded(parts: Mapping[str, float], digits: int) -> dict[str, Decimal]:
     return floors | {name: floors[name] + unit for name in by_remainder[:missing]}
 
 
-def _table(usage: Usage, prices: Prices | None) -> Iterator[str]:
-    groups = usage.groups or ()
-    headings = ["HELD GPU-H", "USED GPU-H", "USED OF HELD", "ENERGY kWh"]
+def group_rows(usage: Usage, prices: Prices | None) -> Sequence[tuple[str, ...]]:
+    """Return the table of the groups, with its headings and the total."""
+    groups = usage.shown
+    headings = ["Held GPU-hours", "Used GPU-hours", "Used of held", "Energy kWh"]
     if prices:
-        headings.append(f"COST {prices.currency}")
+        headings.append(f"Cost {prices.currency}")
     digits = digits_of(usage.total.held or 0.0)
-    rows = [(_HEADINGS.get(usage.by, usage.by.removeprefix("label:")).upper(), *headings)]
+    name = _HEADINGS.get(usage.by, usage.by.removeprefix("label:"))
+    rows = [(f"{name[0].upper()}{name[1:]}", *headings)]
     rows += [(group_name(usage.by, group), *_cells(group.total, digits)) for group in groups]
     listed: list[tuple[Group, ...]] = [(group,) for group in groups]
     if len(groups) > 1:
@@ -110,7 +113,11 @@ def _table(usage: Usage, prices: Prices | None) -> Iterator[str]:
     if prices:
         costs = (cost_of(of, prices).text(lambda value: f"{value:,.2f}") for of in listed)
         rows = [rows[0], *((*row, cost) for row, cost in zip(rows[1:], costs, strict=True))]
-    yield from _aligned(rows)
+    return rows
+
+
+def _in_capitals(heading: str) -> str:
+    return heading.upper().replace("GPU-HOURS", "GPU-H").replace("KWH", "kWh")
 
 
 def _cells(total: Quantities, digits: int) -> tuple[str, ...]:
@@ -134,7 +141,8 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join((name.ljust(widths[0]), *cells))
 
 
-def _remainder(usage: Usage) -> str:
+def remainder_of(usage: Usage) -> str:
+    """Return what is held by no group, and what is held twice, as a line."""
     digits = digits_of(usage.total.held or 0.0)
 
     def hours(seconds: float | None) -> str:
@@ -143,12 +151,15 @@ def _remainder(usage: Usage) -> str:
     return f"{UNSEEN} {hours(usage.unseen)} · {OVERCOMMITTED} {hours(usage.overcommitted)}"
 
 
-def _notes(usage: Usage, prices: Prices | None) -> Iterator[str]:
+def notes_of(usage: Usage, prices: Prices | None) -> Iterator[str]:
+    """Yield what to know of the figures."""
     if usage.balance.not_observed > usage.balance.capacity / 100:
         yield (
             "! not observed: a GPU before its first reading or after its last one, an exporter that did not "
             "run or was not scraped, hours without records"
         )
+    if usage.only:
+        yield f"Only {', '.join(map(printable, usage.only))}; the balances are of all namespaces."
     if usage.by.startswith("label:") and usage.groups is not None and not any(g.name for g in usage.groups):
         yield (
             f"! no pod had the label {usage.by.partition(':')[2]}: the exporter reports the labels that its "
@@ -156,7 +167,7 @@ def _notes(usage: Usage, prices: Prices | None) -> Iterator[str]:
         )
     if prices:
         yield f"Cost: {prices.words}."
-        yield from _without_price(usage.groups or (), prices)
+        yield from _without_price(usage.shown, prices)
 
 
 def _without_price(groups: Iterable[Group], prices: Prices) -> Iterator[str]:

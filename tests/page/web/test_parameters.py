@@ -28,6 +28,7 @@ from exporter.web.kit.live.broadcaster import LONGEST_TAG, Ticker
 from exporter.web.node.app import make_app
 from exporter.web.node.openapi import operations as node
 from exporter.web.node.parameters import SPAN_PATTERN
+from tests.fleet.shown import usage_pages
 from tests.fleet.waiting_cluster import waiting_pages
 from tests.page.web.views_reading import snapshot
 from tests.site import site_of
@@ -157,7 +158,8 @@ def _accepted(schema: dict[str, Any]) -> list[list[str]]:
     if kind in ("integer", "number"):
         return [[f"{schema[edge]}"] for edge in ("maximum", "minimum")]
     if "pattern" in schema:
-        return [["5m"], ["10s"]]
+        texts = ("5m", "10s", "1980-01", "2099-12", "owner", "label:app.kubernetes.io/name")
+        return [[text] for text in texts if re.search(schema["pattern"], text)]
     longest = schema.get("maxLength", 300)
     return [["é" * longest], ["x"]]
 
@@ -200,7 +202,7 @@ def _hub() -> web.Application:
     fleet = Fleet(at=1.0, window=3600.0, all_namespaces=False)
     look = FleetRead(reads=1, fleet=fleet, read_at=1.0, error="away", failing_since=1.0, advice=ADVICE)
     pages = FleetPages(lambda: look, NodeUrl())
-    return make_hub_app(pages, Ticker(), waiting=waiting_pages())
+    return make_hub_app(pages, Ticker(), waiting=waiting_pages(), usage=usage_pages())
 
 
 @pytest.mark.parametrize(

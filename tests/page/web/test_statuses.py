@@ -17,6 +17,7 @@ from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.web.kit.live.broadcaster import Ticker
 from exporter.web.node.app import make_app
 from exporter.web.node.openapi import operations as node
+from tests.fleet.shown import usage_pages
 from tests.fleet.waiting_cluster import waiting_pages
 from tests.page.web.access import RIGHT, Site, serving
 from tests.page.web.certificates import CHEAP
@@ -36,7 +37,7 @@ def _app(kind: str) -> web.Application:
         return make_app(site_of(lambda: snapshot([gpu()], [holder("a")]), report=lambda: REPORT))
     look = FleetRead(reads=1, error="away", failing_since=1.0, advice=ADVICE)
     pages = FleetPages(lambda: look, NodeUrl())
-    return make_hub_app(pages, Ticker(), waiting=waiting_pages())
+    return make_hub_app(pages, Ticker(), waiting=waiting_pages(), usage=usage_pages())
 
 
 def _declared(kind: str, path: str) -> set[int]:

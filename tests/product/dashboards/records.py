@@ -25,6 +25,10 @@ _LEVELS = {
     "gpu": _GPU | {"mig_uuid", "model"},
     "node": frozenset({"cluster", "node", "model"}),
     "namespace": frozenset({"cluster", "namespace"}),
+    "cluster": frozenset({"cluster"}),
+    "owner": frozenset({"cluster", "namespace", "owner_kind", "owner_name"}),
+    # And labels of pods, of which a user chooses a few.
+    "labels": frozenset({"cluster", "namespace", *(f"label_{number}" for number in range(8))}),
     "pod": frozenset({"cluster", "namespace", "pod"}),
 }
 _FURTHER = {
@@ -35,6 +39,10 @@ _FURTHER = {
     "gpuslice_computing": frozenset({"value"}),
     "gpuslice_held_seconds": frozenset({"model", "sharing", "isolation"}),
     "gpuslice_last_week": frozenset({"value", "model", "sharing", "isolation"}),
+    "gpuslice_usage": frozenset({"value", "model", "profile"}),
+    "gpuslice_usage_seconds": frozenset({"value", "model", "class"}),
+    "gpuslice_observed_seconds": frozenset({"model"}),
+    "gpuslice_labels": frozenset({"pod_uid", "node", *(f"label_{number}" for number in range(8))}),
     "gpuslice_owner": frozenset({"owner_kind", "owner_name"}),
 }
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 EMPTY_HERE = {
     "fleet": {"Sources that fail"},
     "hardware": {"Other events", "Slowed down"},
+    "tenant": {"GPU-hours held by day", "GPU-hours used by day"},
 }
 # No fake GPU measures its encoders: a query for these series may be empty if another one of its panel is not.
 NEVER_SCRAPED = {"gpuslice_gpu_encoder_active_ratio", "gpuslice_mig_encoder_active_ratio"}
