@@ -5,15 +5,14 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from exporter import __version__
-from exporter.commands import ADVISE, HELP, INSPECT, IS, OPTIONS, TRANSLATE, USAGE, WAITING, WHY
+from exporter.commands import ADVISE, INSPECT, IS, TRANSLATE, USAGE, WAITING, WHY
 from exporter.commands.node import node
-from exporter.config import Settings, SettingsError, add_options, load_settings
-from exporter.config.commands import ALL_COMMANDS
+from exporter.commands.parser import USAGE_ERROR, parse
+from exporter.config import Settings, SettingsError, load_settings
 from exporter.output import print_text, set_up_logging, write_whole
 
 if TYPE_CHECKING:
@@ -22,14 +21,12 @@ if TYPE_CHECKING:
 
 # A command imports its modules when it runs, so that --help and --version, and other commands, start fast.
 
-USAGE_ERROR = 2
-DEFAULT_COMMAND = "serve"
 REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT, ADVISE, IS, WHY, WAITING, USAGE})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; 2 is an invalid value."""
-    arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+    arguments = parse(list(sys.argv[1:] if argv is None else argv))
     try:
         settings = load_settings(vars(arguments), os.environ)
         set_up_logging(_log_level(arguments.command, settings), settings.log_format)
@@ -251,60 +248,3 @@ COMMANDS = {
     WAITING: _waiting,
     USAGE: _usage,
 }
-
-
-class _Parser(argparse.ArgumentParser):
-    """Reports an error in one line, without the long usage of a command."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = _Parser(
-        prog="gpuslice-exporter",
-        description="Who holds which slice of which GPU, what it is entitled to, and what it really uses.",
-        epilog="Without a command it serves. Options of a command: gpuslice-exporter COMMAND --help",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    argv = _with_command(argv)
-    for name, text in HELP.items():
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        # The options of the other commands are not needed.
-        if name == argv[0]:
-            _add_flags(command, name)
-    arguments, unknown = parser.parse_known_args(argv)
-    if unknown:
-        prog = f"{parser.prog} {argv[0]}"
-        parser.exit(USAGE_ERROR, f"{prog}: {_objection(unknown)}; see {prog} --help\n")
-    return arguments
-
-
-def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the flags of a command; only its own are in its usage, the settings have headings."""
-    OPTIONS.get(command, lambda _: None)(parser)
-    own = parser.format_usage().removeprefix("usage: ").rstrip()
-    add_options(parser, command)
-    if command in ALL_COMMANDS:
-        parser.usage = f"{own} [OPTION ...]"
-
-
-def _objection(unknown: Sequence[str]) -> str:
-    """Return what is wrong with words that a command does not have: which commands have such an option."""
-    flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
-    others = ", ".join(name for name in HELP if flag in _flags_of(name))
-    return f"{flag} is an option of {others}" if others else f"unrecognized arguments: {' '.join(unknown)}"
-
-
-def _flags_of(command: str) -> Collection[str]:
-    parser = _Parser()
-    _add_flags(parser, command)
-    return parser._option_string_actions  # noqa: SLF001 - nothing public lists them
-
-
-def _with_command(argv: list[str]) -> list[str]:
-    """Return the arguments with a command; the default is ``serve``."""
-    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version")):
-        return [DEFAULT_COMMAND, *argv]
-    return argv

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +16,8 @@ from typing import NamedTuple
 import yaml
 
 from tests.product.alerts.committed import committed_rules, kept
-from tests.product.compat.places import Stored, blocks, serve
-from tests.together.end_to_end.programs import Prometheus
+from tests.product.compat.places import Stored, blocks, serve, victoria_metrics
+from tests.together.end_to_end.programs import Prometheus, get
 from tests.tools import tool
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -103,6 +104,8 @@ class World:
     runs: Mapping[str, tuple[Run, ...]]
     gaps: tuple[Time, ...] = ()
     length: float = LENGTH
+    bridged: bool = False
+    """Whether the database lets an increase begin at the last sample before its range."""
 
     def observed(self, node: str, time: Time) -> float:
         """Return the seconds of a time in which the node was observed."""
@@ -114,6 +117,8 @@ class World:
     @property
     def lost_gaps(self) -> tuple[Time, ...]:
         """The gaps in which an hour ends; in the others the counters go on."""
+        if self.bridged:
+            return ()
         return tuple(gap for gap in self.gaps if gap.start // HOUR != gap.end // HOUR)
 
     def classes(self, gpu: Gpu, at: float) -> tuple[dict[str, float], dict[str, float]]:
@@ -248,25 +253,65 @@ def _rates(pod: Pod) -> dict[str, float]:
 def served(
     folder: Path,
     world: World,
-    change: Callable[[Sequence[Stored]], Sequence[Stored]],
-    replicas: Sequence[str],
+    change: Callable[[Sequence[Stored]], Sequence[Stored]] = list,
+    replicas: Sequence[str] = (),
+    paused: Sequence[Time] = (),
 ) -> Iterator[Prometheus]:
-    """Serve the series, and the records that the rules make of them, those of each replica."""
+    """Serve the series, and the records that the rules make of them, those of each replica.
+
+    No rule is evaluated in the times of ``paused``, which are in order.
+    """
     program, promtool = tool("prometheus"), tool("promtool")
     folder.mkdir()
-    # A series without samples is not scraped.
-    blocks(folder, promtool, change([each for each in series(world) if each.values]))
+    blocks(folder, promtool, change(_scraped(world)))
+    # A moment that an evaluation is at is in one of two times only.
+    starts, ends = [0, *(time.end for time in paused)], [*(time.start - 1 for time in paused), _end(world)]
     for name, interval in ROUNDS.items():
         _write_rules(folder / "rules.yaml", name, interval, replicas)
         with serve(folder, program) as server:
-            end = START + world.length + DAY
-            command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=192h", "rules"]
-            command += [f"--url={server.url}", f"--start={START:.0f}", f"--end={end:.0f}"]
-            command += ["--output-dir=data", "rules.yaml"]
-            made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-            assert made.returncode == 0, made.stderr
+            for start, end in zip(starts, ends, strict=True):
+                command = [promtool, "tsdb", "create-blocks-from", "--max-block-duration=192h", "rules"]
+                command += [f"--url={server.url}", f"--start={START + start:.0f}", f"--end={START + end:.0f}"]
+                _done([*command, "--output-dir=data", "rules.yaml"], folder)
     with serve(folder, program) as server:
         yield server
+
+
+@contextmanager
+def served_by_victoria_metrics(folder: Path, world: World) -> Iterator[Prometheus]:
+    """Serve the series by VictoriaMetrics, and the records that vmalert makes of them."""
+    program = tool("vmalert")
+    with victoria_metrics(folder, tool("victoria-metrics"), _scraped(world)) as server:
+        for name, interval in ROUNDS.items():
+            _write_rules(folder / "rules.yaml", name, interval, ())
+            command = [program, "-rule=rules.yaml", f"-datasource.url={server.url}"]
+            command += [
+                f"-remoteWrite.url={server.url}",
+                "-replay.rulesDelay=0s",
+                "-replay.disableProgressBar",
+            ]
+            command += [f"-replay.timeFrom={_date(START)}", f"-replay.timeTo={_date(START + _end(world))}"]
+            _done(command, folder)
+            get(f"{server.url}/internal/force_flush")
+        yield server
+
+
+def _scraped(world: World) -> list[Stored]:
+    # A series without samples is not scraped.
+    return [each for each in series(world) if each.values]
+
+
+def _end(world: World) -> float:
+    return world.length + DAY
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def _done(command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
 
 
 def _write_rules(path: Path, name: str, interval: str, replicas: Sequence[str]) -> None:

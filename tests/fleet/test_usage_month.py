@@ -7,6 +7,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -37,6 +38,7 @@ from tests.fleet.month import (
     Time,
     World,
     served,
+    served_by_victoria_metrics,
     shortened,
 )
 from tests.fleet.week import ask
@@ -126,7 +128,7 @@ SIZES = "usage of February 2025 (UTC): 4 known GPUs \u00d7 672 h = 2,688 GPU-hou
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Serve the month and its records."""
-    with served(tmp_path_factory.mktemp("month") / "prometheus", WORLD, list, ()) as running:
+    with served(tmp_path_factory.mktemp("month") / "prometheus", WORLD) as running:
         yield running
 
 
@@ -157,12 +159,12 @@ def truth_of_groups(name_of: Callable[[Pod], str], world: World = WORLD) -> dict
     return sums
 
 
-def truth_of_classes(which: int, period: Time = ALWAYS) -> dict[str, float]:
+def truth_of_classes(which: int, period: Time = ALWAYS, world: World = WORLD) -> dict[str, float]:
     """Return the observed GPU-seconds of a balance by class."""
     sums: dict[str, float] = defaultdict(float)
-    for gpu in WORLD.gpus:
-        for part, shares in WORLD.parts(gpu, which):
-            seconds = WORLD.observed(gpu.node, part.part_of(period))
+    for gpu in world.gpus:
+        for part, shares in world.parts(gpu, which):
+            seconds = world.observed(gpu.node, part.part_of(period))
             for name, share in shares.items():
                 sums[name] += share * seconds
     return sums
@@ -187,8 +189,12 @@ OF: dict[str, Callable[[Pod], str]] = {
 def test_hours_of_groups_are_true_within_the_scrape_interval_of_each_pod(server: Prometheus, by: str) -> None:
     usage = read(server, by)
 
+    _check_groups(usage, by)
+
+
+def _check_groups(usage: Usage, by: str, world: World = WORLD) -> None:
     assert usage.problems == ()
-    truth = truth_of_groups(OF[by])
+    truth = truth_of_groups(OF[by], world)
     found = {group.name: group.total for group in usage.groups or ()}
     assert found.keys() == truth.keys()
     for name, expected in truth.items():
@@ -200,18 +206,20 @@ def test_hours_of_groups_are_true_within_the_scrape_interval_of_each_pod(server:
 
 
 def test_both_balances_are_true_and_close(server: Prometheus) -> None:
-    usage = read(server)
-    balance = usage.balance
+    _check_balances(read(server))
 
+
+def _check_balances(usage: Usage, world: World = WORLD) -> None:
+    balance = usage.balance
     assert usage.gpus == len(WORLD.gpus)
     assert balance.capacity == len(WORLD.gpus) * LENGTH
     for which, found in ((0, balance.allocation), (1, balance.use)):
-        truth = truth_of_classes(which)
+        truth = truth_of_classes(which, world=world)
         for name, seconds in found.items():
             show(f"{name}: {seconds / HOUR:.3f} h, true {truth[name] / HOUR:.3f}")
             assert seconds == pytest.approx(truth[name], abs=20 * SCRAPE * len(WORLD.gpus)), name
         assert sum(found.values()) + balance.not_observed == pytest.approx(balance.capacity)
-    lost = len(WORLD.gpus) * LENGTH - sum(WORLD.observed(gpu.node, gpu.time) for gpu in WORLD.gpus)
+    lost = len(WORLD.gpus) * LENGTH - sum(world.observed(gpu.node, gpu.time) for gpu in WORLD.gpus)
     assert balance.not_observed == pytest.approx(lost, abs=20 * SCRAPE * len(WORLD.gpus))
 
 
@@ -239,12 +247,41 @@ def test_days_and_hours_have_the_same_sum(server: Prometheus) -> None:
         assert seconds == pytest.approx(truth[name], abs=4 * SCRAPE * len(WORLD.gpus))
 
 
+def test_rules_that_pause_lose_whole_hours_and_say_so(tmp_path: Path) -> None:
+    """An hour is recorded in the hour after it; in a pause of six hours five have no evaluation."""
+    world = shortened(WORLD, 4 * DAY)
+    period, at = Period(START, START + 4 * DAY - HOUR, ""), START + 4 * DAY
+    with served(tmp_path / "whole", world) as server:
+        whole = read(server, at=at, period=period)
+    short = Time(DAY + 3 * HOUR + 4 * MINUTE, DAY + 3 * HOUR + 44 * MINUTE)
+    long = Time(2 * DAY + 10 * HOUR + 20 * MINUTE, 2 * DAY + 16 * HOUR + 20 * MINUTE)
+    with served(tmp_path / "paused", world, paused=(short, long)) as server:
+        paused = read(server, at=at, period=period)
+
+    lost = 5 * HOUR * len(world.gpus)
+    assert paused.balance.not_observed - whole.balance.not_observed == pytest.approx(lost)
+    for balance in (paused.balance.allocation, paused.balance.use):
+        assert sum(balance.values()) + paused.balance.not_observed == pytest.approx(paused.balance.capacity)
+    assert (paused.total.held or 0) < (whole.total.held or 0)
+    assert paused.unseen == pytest.approx(whole.unseen, abs=1)
+
+
+@pytest.mark.tools
+def test_victoria_metrics_has_the_same_hours(tmp_path: Path) -> None:
+    """With the records that vmalert makes."""
+    world = replace(WORLD, bridged=True)
+    with served_by_victoria_metrics(tmp_path / "month", WORLD) as server:
+        for by in OF:
+            _check_groups(read(server, by), by, world)
+        _check_balances(read(server), world)
+
+
 def test_two_replicas_double_nothing(tmp_path: Path) -> None:
     """Neither of series nor of records."""
     world = shortened(WORLD, 3 * DAY)
     period = Period(START, START + 3 * DAY - HOUR, "")
     at = START + 3 * DAY
-    with served(tmp_path / "one", world, list, ()) as server:
+    with served(tmp_path / "one", world) as server:
         one = {by: read(server, by, at, period) for by in OF}
     with served(tmp_path / "two", world, doubled, ("a", "b")) as server:
         two = {by: read(server, by, at, period) for by in OF}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alerts.thresholds import load_thresholds
-from exporter.cli import HELP, OPTIONS
+from exporter.commands import HELP, OPTIONS
 from exporter.config import add_options
 from exporter.exposition import SelfMetrics
 from exporter.fleet.pages.hub_metrics import WaitingMetrics

@@ -99,7 +99,8 @@ def victoria_metrics(folder: Path, program: str, series: Sequence[Stored]) -> It
     """Serve series by VictoriaMetrics, told that a sample holds for five minutes as in Prometheus."""
     folder.mkdir()
     options = ["-search.disableCache", "-search.latencyOffset=0s", "-search.minStalenessInterval=5m"]
-    options.append(f"-storageDataPath={folder}/data")
+    # Samples may be older than its month.
+    options += [f"-storageDataPath={folder}/data", "-retentionPeriod=100y"]
     with _running([program, *options], "-httpListenAddr", "health", folder) as server:
         connection = HTTPConnection(server.url.removeprefix("http://"), timeout=600)
         body = "".join(lines(series, str))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from exporter.cli import _parse
+from exporter.commands.parser import parse
 from exporter.config import load_settings
 from exporter.config.headers import Header
 from tests.product.deploy.charts import EVERYTHING, chart, everything, refusal
@@ -273,7 +273,7 @@ def test_headers_and_namespaces_reach_the_hub() -> None:
     objects = _hub(prometheusHeaderSecret="keys", config=config, namespaces=["ml", "lab"])
     spec = named(objects, "Deployment", "-hub")["spec"]["template"]["spec"]
     (rendered,), (volume,) = spec["containers"], spec["volumes"]
-    flags = _parse(rendered["args"])
+    flags = parse(rendered["args"])
     settings = load_settings(vars(flags), environment(rendered))
 
     assert flags.namespace == ["ml", "lab"]

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.charts.schema import HUB_OPTIONS, NODE_OPTIONS
 from deploy.charts.values import read_values
-from exporter.cli import _parse
+from exporter.commands.parser import parse
 from exporter.config import ListenAddress, load_settings
 from exporter.fleet import cluster_source, commands
 from tests.core.config.test_settings import VALUES
@@ -78,7 +78,7 @@ def test_values_need_no_quotes() -> None:
 def test_further_arguments_reach_the_program() -> None:
     """For what the environment cannot hold, such as a pattern with a comma."""
     rendered = container(chart(values={"extraArgs": ["--resource-pattern=a{1,2}", "--log-level=debug"]}))
-    settings = load_settings(vars(_parse(rendered["args"])), {})
+    settings = load_settings(vars(parse(rendered["args"])), {})
 
     assert settings.log_level == "debug"
     assert [pattern.pattern for pattern in settings.resource_pattern] == ["a{1,2}"]
@@ -92,7 +92,7 @@ def test_the_values_of_the_hub_reach_the_program() -> None:
     config = {_key(name): written for name, (written, _) in samples.items()}
     deployment = named(chart(values={"hub": hub | {"config": config}}), "Deployment", "-hub")
     (rendered,) = deployment["spec"]["template"]["spec"]["containers"]
-    flags = _parse(rendered["args"])
+    flags = parse(rendered["args"])
     settings = load_settings(vars(flags), environment(rendered))
 
     assert (flags.command, flags.refresh, flags.window) == ("hub", 60, 3600)

@@ -12,8 +12,9 @@ from itertools import pairwise
 from markdown_it import MarkdownIt
 
 from deploy.charts.values import read_values
-from exporter.cli import COMMANDS, _parse
+from exporter.cli import COMMANDS
 from exporter.commands import INSPECT
+from exporter.commands.parser import parse
 from exporter.config import Settings, SettingsError, load_settings
 from exporter.demo.scenario import catalog
 from exporter.model import NodeRow, Snapshot
@@ -87,7 +88,7 @@ def _ours(arguments: list[str]) -> None:
     output = io.StringIO()
     try:
         with contextlib.redirect_stderr(output):
-            parsed = vars(_parse(arguments))
+            parsed = vars(parse(arguments))
         load_settings(parsed, {})
     except (SystemExit, SettingsError) as error:
         raise WrongCommandError(output.getvalue() or str(error)) from error
