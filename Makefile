@@ -107,8 +107,9 @@ rendered: $(DEV) ## render overlays, components and the chart's examples for the
 stack: $(DEV) ## run nodes, Prometheus, Alertmanager, Grafana and the hub here; PORT=9100 sets the first port
 	@exec $(BIN)/python scripts/stack $(if $(PORT),--port $(PORT))
 
-screenshots: $(DEV) ## take the pictures of the pages for the README
+screenshots: $(DEV) ## take the pictures of the pages for the README and the documentation
 	$(BIN)/python scripts/screenshots
+	@PICTURES=docs/screenshots scripts/run-tests --numprocesses=0 tests/fleet/test_usage_month.py -k hub_shows_the_month
 
 faults: $(DEV) ## try every fault at every place, and write the table in docs/reliability.md
 	$(BIN)/python scripts/faults
@@ -126,6 +127,7 @@ bench-fleet: $(DEV) ## measure what looks at large clusters, and at a month, cos
 	@$(BIN)/python -m benchmarks.fleet.looks
 	@$(BIN)/python -m benchmarks.fleet.reading
 	@$(BIN)/python -m benchmarks.fleet.usage
+	@$(BIN)/python -m benchmarks.fleet.usage_rules
 
 image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it, ENGINE=buildah chooses
 	@engine=$${ENGINE:-$$(command -v docker || command -v podman || command -v buildah)}; [[ $$engine ]] \

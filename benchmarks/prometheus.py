@@ -38,9 +38,10 @@ class Prometheus:
         """Return one of its own series, summed over its labels."""
         return sum(self.metric(name).values())
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """Evaluate an expression now; return the series of the answer."""
-        _, answer = self.process.get(f"api/v1/query?{urlencode({'query': expression})}")
+    def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
+        """Evaluate an expression, now or at a Unix time; return the series of the answer."""
+        asked = {"query": expression} | ({} if at is None else {"time": f"{at}"})
+        _, answer = self.process.get(f"api/v1/query?{urlencode(asked)}")
         series: list[dict[str, Any]] = json.loads(answer)["data"]["result"]
         return series
 

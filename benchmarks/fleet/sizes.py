@@ -14,7 +14,8 @@ from exporter.metrics import FAMILIES
 _RULES = ROOT / "alerts/rules"
 _SERIES = re.compile(r"(?<![:\w])gpuslice_\w+")
 _EVERY = re.compile(r"^(  interval: )\S+$", re.MULTILINE)
-_SHIPPED = re.compile(r"^- name: (\S+)\n  interval: (\d+)m$", re.MULTILINE)
+_SHIPPED = re.compile(r"^- name: (\S+)\n  interval: (\d+)(m|h)$", re.MULTILINE)
+_UNIT = {"m": 60, "h": 3600}
 _GROUP = re.compile(r'rule_group="[^"]*;([^"]+)"')
 INTERVAL = 15
 """Seconds between scrapes for which the cost of scraping is reported, whatever it is measured with."""
@@ -69,7 +70,8 @@ def _evaluating(server: Prometheus, evaluate: int, scraping: float) -> dict[str,
 
     ``scraping`` is the cores that it takes without rules.
     """
-    intervals = {name: 60 * int(minutes) for name, minutes in _SHIPPED.findall("".join(_rules().values()))}
+    shipped = _SHIPPED.findall("".join(_rules().values()))
+    intervals = {name: int(number) * _UNIT[unit] for name, number, unit in shipped}
     for name, text in _rules().items():
         (server.folder / name).write_text(_EVERY.sub(rf"\g<1>{evaluate}s", text))
     server.reload()

@@ -1,9 +1,13 @@
-"""Usage of a simulated month in a real Prometheus is what really happened."""
+"""Usage of a simulated month in a real Prometheus is what really happened.
+
+With ``PICTURES=docs/screenshots`` it also takes the pictures of the documentation.
+"""
 
 import asyncio
 import csv
 import io
 import json
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -46,6 +50,7 @@ from tests.page.browser.axe import faults
 from tests.page.browser.site import NARROW, PHONE, WIDE, chromium, looking, overflow
 from tests.product.compat.places import doubled
 from tests.together.end_to_end.programs import Prometheus, get
+from tests.tools import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +59,7 @@ AFTER = START + LENGTH + DAY
 RECUT = 14 * DAY + 5 * HOUR
 HALF = 12 * DAY
 JOBS = 150
+PICTURES = os.environ.get("PICTURES", "")
 
 
 def _pods() -> Iterator[Pod]:
@@ -416,6 +422,13 @@ async def _browse(url: str) -> None:
                 assert teams == ["research", "web", "batch", "no label team", "total"]
                 assert await faults(page) == [], (scheme, size)
                 assert await overflow(page) <= 0, (scheme, size)
+        for scheme in ("light", "dark") if PICTURES else ():
+            for size, suffix in ((WIDE, ""), ({"width": 390, "height": 800}, "-narrow")):
+                async with looking(browser, url, viewport=size, color_scheme=scheme) as (page, _):
+                    await page.goto(url)
+                    await page.screenshot(
+                        path=ROOT / PICTURES / f"usage-{scheme}{suffix}.png", full_page=True
+                    )
         await browser.close()
 
 

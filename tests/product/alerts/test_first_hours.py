@@ -27,6 +27,8 @@ WITHOUT_REASON = {
     "gpu:gpuslice_raised_condition:bool",
     "pod:gpuslice_owner:info1h",
     "pod:gpuslice_labels:info1h",
+    "labels:gpuslice_usage:increase1h",
+    "labels:gpuslice_usage:increase1d",
 }
 
 

@@ -151,9 +151,12 @@ def test_names_of_series_and_alerts_exist() -> None:
 
 
 def test_remote_write_keeps_the_sums() -> None:
-    """It drops only the records of single containers, pods and GPUs."""
+    """It drops only the records of single containers, pods and GPUs, but for how long a GPU was observed."""
     (sums, _) = documents("remote_write")
     regex = sums["remote_write"][0]["write_relabel_configs"][0]["regex"]
     dropped = {name for name in named("record") if not re.fullmatch(regex, name)}
 
     assert {name.split(":")[0] for name in dropped} == {"container", "gpu", "pod"}
+    assert {name for name in named("record") if "_usage" in name or "_observed_" in name} & dropped == {
+        "container:gpuslice_usage:increase1h"
+    }
