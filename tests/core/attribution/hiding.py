@@ -84,7 +84,10 @@ class Node:
     def _whole(self, number: int) -> GpuReading:
         uuid = UUIDS[number]
         identity = GpuIdentity(uuid=uuid, index=number, minor=number, model="T4")
-        return gpu(self._listed(uuid), self._percents(uuid), self._used(uuid), uuid, identity=identity)
+        # The meter of the device has at least what its processes use together.
+        busy = min(max(60, sum(run.percent for run in self._on(uuid))), 100)
+        meters = {"utilization_percent": busy, "identity": identity}
+        return gpu(self._listed(uuid), self._percents(uuid), self._used(uuid), uuid, **meters)
 
     def _cut(self) -> GpuReading:
         identity = GpuIdentity(uuid=UUIDS[2], index=2, minor=2, model="A100")
