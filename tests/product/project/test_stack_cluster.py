@@ -1,4 +1,4 @@
-"""``make stack SCENARIO=cluster``: the hub, and the commands, say of each pod why it waits and what would help.
+"""``make stack SCENARIO=cluster``: hub and commands say of each pod why it waits and what would help.
 
 The nodes are demo nodes, Prometheus is real, and the Kubernetes API is simulated.
 """
