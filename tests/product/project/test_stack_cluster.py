@@ -37,6 +37,7 @@ ANSWERS = {
     "batch/mpi-0": ("scheduler", []),
     "ml/nb-dora": ("held", ["replicas"]),
 }
+ALERT = "GpuSlicePodsWaitForIdle"
 Pods = dict[str, dict[str, Any]]
 
 
@@ -49,6 +50,7 @@ class Seen:
     document: dict[str, Any]
     page: str
     why: subprocess.CompletedProcess[str]
+    alerts: list[dict[str, Any]]  # labels of those about pods that wait for idle ones
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +79,20 @@ def _look(addresses: dict[str, str]) -> Seen:
 
         return ask
 
-    first = wait_until(pods_if(lambda pods: _kinds(pods.get("llm/serve-3")) == ["ending"]), "a pod is ending")
+    first = wait_until(pods_if(lambda pods: "ending" in _kinds(pods.get("llm/serve-3"))), "a pod is ending")
     wait_until(pods_if(lambda pods: "idle" in _kinds(pods["ml/train-7"])), "a holder is idle")
     last = wait_until(pods_if(lambda pods: _kinds(pods["llm/serve-4"]) == ["device"]), "the pod has ended")
-    prometheus = addresses["Prometheus"].split("/")
+    prometheus = "/".join(addresses["Prometheus"].split("/")[:3])
+
+    def alerts() -> list[dict[str, Any]]:
+        known = _document(f"{prometheus}/api/v1/alerts")["data"]["alerts"]
+        return [each["labels"] for each in known if each["labels"]["alertname"] == ALERT]
+
     why = subprocess.run(
         [
             *(sys.executable, "-m", "exporter", "why", "ml/train-7"),
             "--prometheus-url",
-            "/".join(prometheus[:3]),
+            prometheus,
         ],
         env=os.environ | {"KUBECONFIG": addresses["KUBECONFIG"]},
         cwd=ROOT,
@@ -95,7 +102,8 @@ def _look(addresses: dict[str, str]) -> Seen:
     )
     with urlopen(addresses["Pods that wait"]) as answer:  # noqa: S310 - a URL of the stack
         page = str(answer.read(), "utf-8")
-    return Seen(first=first, last=last, document=_document(url), page=page, why=why)
+    known = wait_until(alerts, f"there is an alert {ALERT}")
+    return Seen(first=first, last=last, document=_document(url), page=page, why=why, alerts=known)
 
 
 def _document(url: str) -> dict[str, Any]:
@@ -145,3 +153,9 @@ def test_the_command_says_the_same_with_the_kubeconfig_that_is_printed(seen: See
 def test_the_page_has_every_pod(seen: Seen) -> None:
     """As text, for a program."""
     assert all(name in seen.page for name in ANSWERS)
+
+
+@pytest.mark.slow
+def test_the_metrics_of_the_hub_are_scraped_so_that_its_alert_has_data(seen: Seen) -> None:
+    """For the resource that the idle pod holds."""
+    assert [each["resource"] for each in seen.alerts] == ["nvidia.com/mig-3g.40gb"]
