@@ -109,6 +109,17 @@ def test_unknown_pods_and_failures_are_said():
         assert "! not known: the API server denies access." in text
 
 
+def test_the_list_has_what_is_nearest_below_each_pod_and_stays_readable_in_a_narrow_terminal():
+    """A row is of two lines at most, and what would help of one."""
+    lines = waiting_text(waiting_pods(), 100).splitlines()
+    (place,) = [place for place, line in enumerate(lines) if line.startswith("ml/train-7 ")]
+
+    assert lines[0].split() == ["NAMESPACE", "/", "POD", "WAITS", "FOR", "AHEAD", "WHY"]
+    assert lines[place].endswith("  all of it is held on allowed nodes")
+    assert lines[place + 1] == "  nearest: scale down ml/notebook-7 on gpu-3, idle for 9 h 12 min"
+    assert max(map(len, lines)) <= 100
+
+
 def test_the_list_has_a_row_for_each_pod_and_counts_others():
     text = waiting_text(waiting_pods(), 140)
 

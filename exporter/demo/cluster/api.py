@@ -74,7 +74,12 @@ class Collection:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a list or a watch."""
         if "watch" in request.query:
-            return await self._watch(request)
+            answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+            # A client that leaves is no error.
+            with suppress(ConnectionError):
+                await answer.prepare(request)
+                await self._watch(request, answer)
+            return answer
         return self._list(int(request.query.get("limit", 0)), request.query.get("continue", ""))
 
     def _changed(self, kind: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,13 +101,11 @@ class Collection:
             metadata["continue"] = str(end)
         return web.json_response({"metadata": metadata, "items": items[begin:end]})
 
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
-        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await answer.prepare(request)
+    async def _watch(self, request: web.Request, answer: web.StreamResponse) -> None:
         since = int(request.query.get("resourceVersion") or self._version)
         if since < self._expired:
             await answer.write(_event("ERROR", status(HTTPStatus.GONE, "Expired")))
-            return answer
+            return
         stream: asyncio.Queue[bytes | None] = asyncio.Queue()
         for version, event in self._events:
             if version > since:
@@ -113,7 +116,6 @@ class Collection:
             await self._stream(stream, answer, None if seconds == float("inf") else seconds)
         finally:
             self._streams.remove(stream)
-        return answer
 
     async def _stream(
         self, stream: asyncio.Queue[bytes | None], answer: web.StreamResponse, seconds: float | None

@@ -52,15 +52,13 @@ class Kept(Collection):
             return refusal(410, "Expired")
         return await super().answer(request)
 
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, answer: web.StreamResponse) -> None:
         if self.expired:
             self.expired = False
-            answer = web.StreamResponse(headers={"Content-Type": "application/json"})
-            await answer.prepare(request)
             error = {"type": "ERROR", "object": status(410, "Expired")}
             await answer.write(json.dumps(error).encode() + b"\n")
-            return answer
-        return await super()._watch(request)
+        else:
+            await super()._watch(request, answer)
 
     async def _stream(self, *arguments: Any) -> None:
         self.watching.set()

@@ -100,6 +100,17 @@ async def test_a_watch_ends_after_the_time_that_was_asked_for() -> None:
             assert await answer.read() == b""
 
 
+async def test_a_client_that_leaves_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as (api, client):
+        for _ in range(5):
+            async with client.get(PODS, params={"watch": "1"}):
+                pass
+            api.pods.put(_about("a"))
+            await _list(client)
+
+    assert not caplog.records
+
+
 def test_only_objects_that_change_have_an_event() -> None:
     pods = Collection(count(1))
     pods.replace({"a": _about("a"), "b": _about("b")})
