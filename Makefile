@@ -104,8 +104,8 @@ chart: $(DEV) ## write the chart's schema, table of values, rules and dashboards
 rendered: $(DEV) ## render overlays, components and the chart's examples for the tests; needs helm and kustomize
 	$(BIN)/python -m tests.product.deploy.render
 
-stack: $(DEV) ## run nodes, Prometheus, Alertmanager, Grafana and the hub here; PORT=9100 sets the first port
-	@exec $(BIN)/python scripts/stack $(if $(PORT),--port $(PORT))
+stack: $(DEV) ## run nodes, Prometheus, Grafana and the hub here; SCENARIO=cluster has pods that wait; PORT=9100 sets the first port
+	@exec $(BIN)/python scripts/stack $(if $(PORT),--port $(PORT)) $(if $(filter file,$(origin SCENARIO)),,$(SCENARIO))
 
 screenshots: $(DEV) ## take the pictures of the pages for the README and the documentation
 	$(BIN)/python scripts/screenshots

@@ -58,13 +58,17 @@ _SPEC: Schema = {
 
 
 def monitor(name: str) -> dict[str, Schema]:
-    """Return the schemas of a monitor's values, by path."""
+    """Return the schemas of the values that each monitor has, by path."""
     return {
         f"{name}.interval": TIME,
         f"{name}.scrapeTimeout": TIME,
         f"{name}.relabelings": _RELABELINGS,
         f"{name}.metricRelabelings": _RELABELINGS,
-        f"{name}.attachMetadata": closed(node=_BOOLEAN),
         f"{name}.endpoint": _ENDPOINT,
         f"{name}.spec": _SPEC,
     }
+
+
+def node_monitor(name: str) -> dict[str, Schema]:
+    """Return the schemas of the values of a monitor of the nodes, by path."""
+    return monitor(name) | {f"{name}.attachMetadata": closed(node=_BOOLEAN)}

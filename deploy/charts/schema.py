@@ -28,7 +28,7 @@ from deploy.charts.kubernetes import (
     referenced,
     text,
 )
-from deploy.charts.monitors import TIME, monitor
+from deploy.charts.monitors import TIME, monitor, node_monitor
 from deploy.charts.routes import routes
 from deploy.charts.values import Value
 from exporter.config.parse import ADDRESS, ANCESTOR, HEADER, PREFIX, PRICE, SWITCH, URL, Option
@@ -212,8 +212,8 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
         "monitoring.place": one_of("prometheus-operator", "google", "victoria-metrics", "azure"),
         **_operator("podMonitor"),
         **_operator("serviceMonitor"),
-        **monitor("podMonitor"),
-        **monitor("serviceMonitor"),
+        **node_monitor("podMonitor"),
+        **node_monitor("serviceMonitor"),
         **_rules(alerts),
         "dashboards.namespace": _NAME,
         "dashboards.labels": _LABELS,
@@ -271,6 +271,9 @@ def _hub() -> dict[str, Schema]:
         "hub.refresh": _DURATION,
         "hub.window": _DURATION,
         "hub.waiting.serviceAccount": _NAME,
+        **_operator("hub.monitor"),
+        **monitor("hub.monitor"),
+        "hub.monitor.kind": one_of("PodMonitor", "ServiceMonitor"),
         "hub.config": _config(*HUB_OPTIONS),
         "hub.webConfig.scheme": one_of("http", "https"),
         "hub.resources": RESOURCES,

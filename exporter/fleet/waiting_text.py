@@ -1,6 +1,6 @@
 """Why a pod waits, and all pods that wait, as text for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from exporter.fleet.waiting import Waiting
 from exporter.fleet.waiting_words import (
@@ -34,15 +34,9 @@ def why_text(waiting: Waiting, key: PodKey, width: int | None = None) -> str:
 
 
 def waiting_text(waiting: Waiting, width: int | None = None) -> str:
-    """Return the pods that wait for a device, one row each, the longest first."""
+    """Return the pods that wait for a device, the longest first: a row each, and below it what is nearest."""
     width = width or WIDTH
-    rows: list[tuple[str, ...]] = [("NAMESPACE / POD", "WAITS", "FOR", "WHY", "NEAREST", "AHEAD")]
-    for answer in waiting.answers or ():
-        nearest = way_words(answer.ways[0]) if answer.ways else UNKNOWN
-        ahead = UNKNOWN if answer.ahead is None else str(answer.ahead)
-        row = (str(answer.pod.key), duration(answer.seconds), devices_words(answer))
-        rows.append(_printable((*row, reason_words(answer), nearest, ahead)))
-    lines = list(aligned(rows, width)) if rows[1:] else []
+    lines = list(_list(waiting.answers, width)) if waiting.answers else []
     if waiting.answers is None:
         lines.append("The pods of the cluster are not known.")
     elif not waiting.answers:
@@ -52,6 +46,21 @@ def waiting_text(waiting: Waiting, width: int | None = None) -> str:
         wait = "waits" if waiting.others == 1 else "wait"
         lines += ["", f"{plural(waiting.others, 'other pod')} {wait} without asking for a device."]
     return _text([*lines, "", *_end(waiting, width)])
+
+
+def _list(answers: Sequence[Answer], width: int) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [("NAMESPACE / POD", "WAITS", "FOR", "AHEAD", "WHY")]
+    for answer in answers:
+        ahead = UNKNOWN if answer.ahead is None else str(answer.ahead)
+        row = (str(answer.pod.key), duration(answer.seconds), devices_words(answer), ahead)
+        rows.append(_printable((*row, reason_words(answer))))
+    heading, *lines = aligned(rows, width)
+    yield heading
+    for line, answer in zip(lines, answers, strict=True):
+        yield line
+        if answer.ways:
+            # In a column of its own it would leave the others no room.
+            yield from _wrapped(f"nearest: {way_words(answer.ways[0])}", width, "  ")
 
 
 def _answer(answer: Answer, width: int) -> Iterator[str]:

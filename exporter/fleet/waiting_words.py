@@ -51,7 +51,9 @@ def sentences(answer: Answer) -> Iterator[str]:
         yield f"It fits {plural(answer.fits, 'node')} now: the scheduler has not placed it yet"
     if answer.passes:
         yield f"{plural(answer.passes, 'node')} may have room{_unjudged(answer)}"
-    yield from map(_offer, answer.offers)
+    if answer.near or not answer.nodes:
+        # Else no node is open to the pod, whatever it offers.
+        yield from map(_offer, answer.offers)
     if out := _out(answer):
         yield out
 
@@ -80,9 +82,9 @@ def _out(answer: Answer) -> str:
     parts = [f"{each.nodes} {_by(each.words)}" for each in other[:_MOST_OUT]]
     if more := sum(each.nodes for each in other[_MOST_OUT:]):
         parts.append(f"{more} for other reasons")
-    return (
-        f"{total} of {plural(answer.nodes, 'node')} {'is' if total == 1 else 'are'} out: {', '.join(parts)}"
-    )
+    nodes = plural(answer.nodes or 0, "node")
+    which = f"All {nodes}" if total == answer.nodes and total > 1 else f"{total} of {nodes}"
+    return f"{which} {'is' if total == 1 else 'are'} out: {', '.join(parts)}"
 
 
 def _by(words: str) -> str:

@@ -153,14 +153,17 @@ def _words(verdict: Verdict) -> str:
     """Return why a node is out, alike for all nodes on which the same resources are missing."""
     if verdict.filter != RESOURCES:
         return "; ".join(reason.words for reason in verdict.reasons)
-    return " and ".join(sorted(map(_lack, verdict.reasons)))
+    absent = sorted(each.resource for each in verdict.reasons if _not_offered(each))
+    if absent:
+        # What else such a node is short of helps nobody.
+        return f"without {' and '.join(absent)}"
+    short = sorted(each.resource for each in verdict.reasons if each.resource)
+    words = [f"short of {' and '.join(short)}"] if short else []
+    return "; ".join([*words, *(each.words for each in verdict.reasons if not each.resource)])
 
 
-def _lack(reason: Reason) -> str:
-    if not reason.resource:
-        return reason.words
-    none = is_device(reason.resource) and reason.capacity <= 0
-    return f"without {reason.resource}" if none else f"short of {reason.resource}"
+def _not_offered(reason: Reason) -> bool:
+    return is_device(reason.resource) and reason.capacity <= 0
 
 
 def _ahead(pod: WaitingPod, objects: Objects) -> int | None:

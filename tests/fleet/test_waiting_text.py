@@ -9,9 +9,20 @@ from exporter.fleet.pages import openapi
 from exporter.fleet.waiting import Waiting, answer_all, answer_one, narrowed
 from exporter.fleet.waiting_data import COLUMNS, waiting_csv, waiting_json
 from exporter.fleet.waiting_text import waiting_text, why_text
-from exporter.waiting.objects import PodKey
+from exporter.waiting.objects import ClusterNode, PodKey, WaitingPod
 from exporter.wording import TIMES, UNKNOWN
-from tests.fleet.waiting_cluster import NOW, facts, holder, objects, view, waiting_pods, waits
+from tests.fleet.waiting_cluster import (
+    BIG,
+    GIB,
+    NOW,
+    facts,
+    holder,
+    node,
+    objects,
+    view,
+    waiting_pods,
+    waits,
+)
 
 HOSTILE = "=cmd|x\x1b[2J\u202e\n<script>"
 ANSWER = f"""\
@@ -44,6 +55,32 @@ def test_the_whole_answer():
     assert max(map(len, ANSWER.splitlines())) <= 100
 
 
+def _about(pod: WaitingPod, *nodes: ClusterNode) -> str:
+    known = objects(nodes={each.name: each for each in nodes}, placed=(), waiting=(pod,))
+    return why_text(answer_one(view(known), facts(), NOW, pod.key), pod.key, 200)
+
+
+def test_a_node_that_does_not_offer_the_device_is_out_for_that_alone():
+    text = _about(waits("train-7", 42), node("small", offers={"cpu": 1000}), node("large"))
+
+    assert f"All 2 nodes are out: 2 without {BIG}." in text
+
+
+def test_what_a_node_is_short_of_is_one_reason():
+    little = {BIG: 1, "cpu": 1000, "memory": GIB}
+
+    assert "1 of 1 node is out: 1 short of cpu and memory." in _about(
+        waits("train-7", 42), node("busy", offers=little)
+    )
+
+
+def test_nothing_is_said_of_offers_if_no_node_is_open_to_the_pod():
+    text = _about(waits("train-7", 42), node("far", "b", offers={BIG: 2}), node("shut", cordoned=True))
+
+    assert "All 2 nodes are out: 1 by node selector zone=a, 1 cordoned." in text
+    assert "offer" not in text
+
+
 def test_a_pod_that_runs_or_is_not_there_is_said_to_be_so():
     assert why("notebook-7").startswith("ml/notebook-7 does not wait: it is on node gpu-3.\n")
     assert why("nothing").startswith("No pod ml/nothing waits: it does not exist")
@@ -70,6 +107,17 @@ def test_unknown_pods_and_failures_are_said():
     for text in (waiting_text(waiting, 100), why("train-7", waiting)):
         assert "The pods of the cluster are not known." in text
         assert "! not known: the API server denies access." in text
+
+
+def test_the_list_has_what_is_nearest_below_each_pod_and_stays_readable_in_a_narrow_terminal():
+    """A row is of two lines at most, and what would help of one."""
+    lines = waiting_text(waiting_pods(), 100).splitlines()
+    (place,) = [place for place, line in enumerate(lines) if line.startswith("ml/train-7 ")]
+
+    assert lines[0].split() == ["NAMESPACE", "/", "POD", "WAITS", "FOR", "AHEAD", "WHY"]
+    assert lines[place].endswith("  all of it is held on allowed nodes")
+    assert lines[place + 1] == "  nearest: scale down ml/notebook-7 on gpu-3, idle for 9 h 12 min"
+    assert max(map(len, lines)) <= 100
 
 
 def test_the_list_has_a_row_for_each_pod_and_counts_others():

@@ -77,7 +77,8 @@ def objects(**more: Any) -> Objects:
     )
     fields: dict[str, Any] = {"claims": {}, "slices": (), "classes": {}, "waiting": waiting}
     fields["placed"] = tuple(placed)
-    return Objects(nodes={each.name: each for each in nodes}, **(fields | more))
+    fields["nodes"] = {each.name: each for each in nodes}
+    return Objects(**(fields | more))
 
 
 def facts(**more: Any) -> GpuFacts:

@@ -46,7 +46,8 @@ class Resolved:
     uncounted: set[tuple[DeviceKey, str]] = field(default_factory=set)
     on_offer: set[DeviceKey] = field(default_factory=set)  # devices that new pods may get
     may_be_offered: set[DeviceKey] = field(default_factory=set)  # of ids on offer without a known device
-    withdrawn: set[DeviceKey] = field(default_factory=set)  # devices of ids that are unhealthy
+    # Devices of ids that are unhealthy, with the resources of these.
+    withdrawn: dict[DeviceKey, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def systems(self, device: DeviceKey) -> list[System]:
         """Return the systems that have a part in a device, ordered by their first id or grant."""
@@ -158,9 +159,10 @@ def _take_offers(resolved: Resolved, meanings: _Meanings, view: View, systems: S
             resolved.may_be_offered |= may_be or frozenset()
             unclear |= {owner.maker} if may_be is None else set()
     for resource, device_id in allocations.withdrawn:
-        _, meaning = meanings.of(resource, device_id)
-        if meaning.device is not None:
-            resolved.withdrawn.add(meaning.device.key)
+        owner, meaning = meanings.of(resource, device_id)
+        if owner is not None and meaning.device is not None:
+            resolved.withdrawn[meaning.device.key].add(resource)
+            _add_owner(resolved, meaning.device, resource, owner, meaning)
     devices = view.inventory.devices
     resolved.on_offer |= {device.key for device in devices if device.gpu.identity.vendor in makers}
     resolved.may_be_offered |= {device.key for device in devices if device.gpu.identity.vendor in unclear}
@@ -179,7 +181,8 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
         allocated[of.key, grant.resource] += grant.slices
     in_slices = {resource for _, resource in (*resolved.offered, *held)}
     counts: dict[DeviceKey, tuple[SliceCount, ...]] = {}
-    for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
+    withdrawn = {(device, resource) for device, names in resolved.withdrawn.items() for resource in names}
+    for device, resource in sorted(resolved.offered.keys() | allocated.keys() | withdrawn):
         counted = offered_known and resource in in_slices
         offered = len(resolved.offered.get((device, resource), ())) if counted else None
         doubtful = (device, resource) in resolved.uncounted

@@ -93,9 +93,9 @@ async def test_after_an_expired_version_what_is_stored_is_listed(api: Api) -> No
     api.pods.expired = True
     watch = api.pods._watch
 
-    async def watch_after_deletion(request: web.Request) -> web.StreamResponse:
+    async def watch_after_deletion(request: web.Request, answer: web.StreamResponse) -> None:
         api.pods.objects.pop(uid_of("train"), None)
-        return await watch(request)
+        await watch(request, answer)
 
     api.pods._watch = watch_after_deletion
     async with following_pods(api.configure) as pods:

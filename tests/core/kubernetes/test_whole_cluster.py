@@ -315,7 +315,9 @@ async def test_a_single_read_ends_at_a_failure_and_in_time(api: Api) -> None:
     assert state.objects is None
 
 
-async def test_a_missing_client_is_named_with_its_remedy(api: Api, monkeypatch) -> None:
+async def test_a_missing_client_is_named_with_its_remedy(api: Api, monkeypatch, caplog) -> None:
+    """Among the failures, which a page shows, and in the log at once."""
+
     def no_library() -> None:
         raise ModuleNotFoundError("No module named 'kubernetes_asyncio'")
 
@@ -325,6 +327,8 @@ async def test_a_missing_client_is_named_with_its_remedy(api: Api, monkeypatch) 
     assert state.objects is None
     (failure,) = state.failures
     assert "install gpuslice-exporter[kubernetes]" in failure
+    assert "the image whose tag ends in -kubernetes" in failure
+    assert [record.getMessage() for record in caplog.records if failure in record.getMessage()]
 
 
 async def test_records_of_pods_share_their_parts(api: Api) -> None:

@@ -82,3 +82,16 @@ def test_devices_of_ids_that_left_the_offer_are_withdrawn():
     assert (found.offered, found.withdrawn) == ({SECOND}, {FIRST})
     held_too = replace(allocations(held("a", UUID), whole(OTHER_UUID)), withdrawn=tuple(whole()))
     assert resolve_holdings(GPUS, held_too).withdrawn == {FIRST}
+
+
+def test_an_unhealthy_gpu_without_a_holder_keeps_its_slices_and_its_sharing():
+    """The plugin makes them as before: they are unhealthy, and nothing is unknown of them."""
+    for gone, slices in ((whole(), 1), (replicas(4), 4)):
+        others = [each._replace(device_id=each.device_id.replace(UUID, OTHER_UUID)) for each in gone]
+        before = resolve_holdings(GPUS, allocations([], [*gone, *others]), NodeFacts())
+        answer = replace(allocations([], others), withdrawn=tuple(gone))
+        found = resolve_holdings(GPUS, answer, NodeFacts())
+        was, now = before.devices[FIRST], found.devices[FIRST]
+
+        assert now.sharing == was.sharing
+        assert [(each.offered, each.unhealthy, each.lost) for each in now.slices] == [(slices,) * 3]

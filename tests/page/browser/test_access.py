@@ -1,10 +1,12 @@
 """Accessibility: what axe-core finds, and whether the keyboard reaches everything."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
+from exporter.demo.scenario.catalog import dump, load
 from tests.page.browser.axe import faults
 from tests.page.browser.site import follow, looking, node_of, visiting
 from tests.together.end_to_end.serving import Served
@@ -43,6 +45,18 @@ async def test_axe_finds_nothing_serious(window, served, place) -> None:
 @pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
 async def test_axe_finds_nothing_serious_in_the_dark(window, showcase, place) -> None:
     async with visiting(window, showcase.url, color_scheme="dark") as (page, _):
+        await follow(page, place)
+        assert await faults(page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["gpu", "doctor"])
+async def test_a_short_name_of_a_node_is_a_link_by_more_than_its_colour(window, tmp_path, place) -> None:
+    """Beside the longer name of the page it is a link in a text."""
+    scenario = load("lost-gpu")
+    path = tmp_path / "short.json"
+    path.write_text(dump(replace(scenario, node=replace(scenario.node, name="n1"))))
+    async with node_of(str(path)) as node, visiting(window, node.url) as (page, _):
         await follow(page, place)
         assert await faults(page) == []
 

@@ -48,6 +48,7 @@ EVERYTHING = {
         "prometheusUrl": "http://prometheus:9090",
         "prometheusHeaderSecret": "headers",
         "waiting": {"enabled": True},
+        "monitor": {"enabled": True, "kind": "ServiceMonitor"},
         "config": {"route-prefix": "/gpus"},
         "webConfig": {"existingSecret": "hub", "scheme": "https"},
         "ingress": {

@@ -286,7 +286,32 @@ def chart_with_notes(tmp_path_factory) -> Path:
 )
 def test_the_notes_name_what_was_installed(values, words, chart_with_notes) -> None:
     """They have the right names, port and scheme, and what the chosen features need."""
-    options = ("--namespace", NAMESPACE, "--show-only", "templates/daemonset.yaml")
-    notes = yaml.safe_load(template(chart_with_notes, (), json.dumps(values), *options).stdout)["notes"]
+    notes = _notes(chart_with_notes, values)
 
     assert [word for word in words if word not in notes] == []
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("values", "scraped"),
+    [
+        ({}, True),
+        ({"scrapeAnnotations": False}, False),
+        ({"podMonitor": {"enabled": True}}, False),
+        ({"podMonitor": {"enabled": True}, "monitor": {"enabled": True}}, True),
+    ],
+)
+def test_the_notes_say_if_nothing_scrapes_a_hub_that_reads_the_cluster(
+    values, scraped, chart_with_notes
+) -> None:
+    """Its alert would be silent."""
+    monitor = {"monitor": values["monitor"]} if "monitor" in values else {}
+    hub = {"enabled": True, "prometheusUrl": "http://p", "waiting": {"enabled": True}, **monitor}
+    rest = {name: value for name, value in values.items() if name != "monitor"}
+
+    assert ("set hub.monitor.enabled" not in _notes(chart_with_notes, {"hub": hub, **rest})) is scraped
+
+
+def _notes(chart: Path, values: dict[str, Any]) -> str:
+    options = ("--namespace", NAMESPACE, "--show-only", "templates/daemonset.yaml")
+    return str(yaml.safe_load(template(chart, (), json.dumps(values), *options).stdout)["notes"])

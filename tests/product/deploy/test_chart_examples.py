@@ -27,7 +27,7 @@ PART_OF = {
     "dashboards": "prometheus-operator",
 }
 # The overlays do not have it: docs/fleet.md shows its Deployment.
-ONLY_CHART = {"hub", "hub-waiting"}
+ONLY_CHART = {"hub", "hub-monitor", "hub-waiting"}
 # Objects for other operators than the Prometheus Operator are no examples of the chart.
 ONLY_KUSTOMIZE = {"azure-monitor", "google-managed-prometheus", "victoria-metrics"}
 

@@ -115,6 +115,83 @@ def test_the_action_of_each_relabeling_is_written_out(place: str) -> None:
     assert actions.count("drop") == 2
 
 
+def _hub(**more: Any) -> dict[str, Any]:
+    """Return values of a hub with a monitor."""
+    monitor = {"enabled": True, **more.pop("monitor", {})}
+    return {"hub": {"enabled": True, "prometheusUrl": "http://p", "monitor": monitor, **more}}
+
+
+def _of_hub(objects: list[Manifest]) -> Manifest:
+    """Return the monitor of the hub."""
+    (found,) = [
+        each for each in objects if each["kind"] in KINDS and each["metadata"]["name"].endswith("-hub")
+    ]
+    return found
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_the_monitor_of_the_hub_selects_the_hub_alone(kind: str) -> None:
+    """By labels and port of its pod, or of its Service; that of the nodes does not select it."""
+    objects = chart(values={**_hub(monitor={"kind": kind}), "podMonitor": {"enabled": True}})
+    deployment, monitor = only(objects, "Deployment"), _of_hub(objects)
+    (service,) = [
+        each for each in objects if each["kind"] == "Service" and each["metadata"]["name"].endswith("-hub")
+    ]
+    labels = service["metadata"] if kind == "ServiceMonitor" else deployment["spec"]["template"]["metadata"]
+    (endpoint,) = monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
+    (nodes,) = [each for each in objects if each["kind"] == "PodMonitor" and each is not monitor]
+
+    assert monitor["kind"] == kind
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= labels["labels"].items()
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"] == "http"
+    assert not nodes["spec"]["selector"]["matchLabels"].items() <= labels["labels"].items()
+    daemonset = only(objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert not wanted.items() <= daemonset.items()
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [("google", "ClusterPodMonitoring"), ("victoria-metrics", "VMPodScrape"), ("azure", "PodMonitor")],
+)
+def test_the_monitor_of_the_hub_is_of_the_place(place: str, kind: str) -> None:
+    values = {"monitoring": {"place": place}, **_hub()}
+
+    assert _of_hub(chart(values=values))["kind"] == kind
+    assert "hub.monitor.kind is ServiceMonitor" in refusal(
+        {"monitoring": {"place": place}, **_hub(monitor={"kind": "ServiceMonitor"})}
+    )
+
+
+@pytest.mark.tools
+def test_the_monitor_of_the_hub_is_off_and_speaks_the_scheme_of_the_hub() -> None:
+    plain = chart(values={"hub": {"enabled": True, "prometheusUrl": "http://p"}})
+    secure = chart(values=_hub(webConfig={"existingSecret": "web", "scheme": "https"}))
+
+    assert [each for each in plain if each["kind"] in KINDS] == []
+    assert _of_hub(secure)["spec"]["podMetricsEndpoints"][0]["scheme"] == "https"
+    assert "hub.monitor.enabled is true, but hub.enabled is not" in refusal(_hub(enabled=False))
+    assert "hub.monitor.interval is 5m" in refusal(_hub(monitor={"interval": "5m"}))
+
+
+@pytest.mark.tools
+def test_a_hub_has_the_annotations_of_the_nodes_unless_a_monitor_is_enabled() -> None:
+    def scraped(values: dict[str, Any]) -> list[str | None]:
+        """Return the port of the annotations of the nodes, and of the hub."""
+        objects = chart(values=values)
+        templates = [only(objects, kind)["spec"]["template"] for kind in ("DaemonSet", "Deployment")]
+        found = [each["metadata"].get("annotations", {}) for each in templates]
+        return [each.get("prometheus.io/port") for each in found]
+
+    hub = {"enabled": True, "prometheusUrl": "http://p", "config": {"listen": ":9999"}}
+    assert scraped({"hub": hub}) == ["9836", "9999"]
+    assert scraped({"hub": hub, "scrapeAnnotations": False}) == [None, None]
+    assert scraped({"hub": hub, "podMonitor": {"enabled": True}}) == [None, None]
+    assert scraped({"hub": {**hub, "monitor": {"enabled": True}}}) == [None, None]
+
+
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_the_components_write_every_action_out(component: str) -> None:
     objects = composed(*AFTER.get(component, ()), component)

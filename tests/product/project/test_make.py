@@ -87,6 +87,17 @@ def test_make_demo_takes_a_scenario_and_a_port(clone, variables, arguments) -> N
     assert done.stdout == f"{arguments}\n"
 
 
+def test_make_stack_takes_scenarios() -> None:
+    """Without one it has its own, and not that of `make demo`."""
+    ran = {
+        name: _run("make", "--dry-run", "stack", *filter(None, [name])).stdout
+        for name in ("", "SCENARIO=cluster")
+    }
+
+    assert ran["SCENARIO=cluster"].split()[-2:] == ["scripts/stack", "cluster"]
+    assert ran[""].split()[-1] == "scripts/stack"
+
+
 @pytest.mark.parametrize("code", [0, 2, 130])
 def test_make_demo_names_its_variables_if_the_port_is_taken(clone, code) -> None:
     """The program names options, which make does not have."""

@@ -36,6 +36,14 @@
 {{- if and .hub.waiting.enabled (not .hub.enabled) }}
 {{- fail "hub.waiting.enabled is true, but hub.enabled is not: there is no hub that could read the cluster. Enable the hub too." }}
 {{- end }}
+{{- with .hub.monitor }}
+{{- if and .enabled (not $.Values.hub.enabled) }}
+{{- fail "hub.monitor.enabled is true, but hub.enabled is not: there is no hub to scrape. Enable the hub too." }}
+{{- end }}
+{{- if and .enabled (eq .kind "ServiceMonitor") (ne $.Values.monitoring.place "prometheus-operator") }}
+{{- fail (printf "hub.monitor.kind is ServiceMonitor, and monitoring.place is %s, which has none: set it to PodMonitor." $.Values.monitoring.place) }}
+{{- end }}
+{{- end }}
 {{- if and (not .serviceAccount.create) (not .serviceAccount.name) }}
 {{- fail "serviceAccount.create is false: name the account to use in serviceAccount.name." }}
 {{- end }}

@@ -1,13 +1,19 @@
-{{/* Annotations of the exporter's pods. */}}
-{{- define "gpuslice.podAnnotations" -}}
-kubectl.kubernetes.io/default-container: exporter
-{{- if and .Values.scrapeAnnotations (not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled)) }}
+{{/* Annotations for a Prometheus without the Operator, or nothing. Takes: root, config, web. */}}
+{{- define "gpuslice.scrapeAnnotations" -}}
+{{- $values := .root.Values }}
+{{- if and $values.scrapeAnnotations (not (or $values.podMonitor.enabled $values.serviceMonitor.enabled $values.hub.monitor.enabled)) }}
 prometheus.io/scrape: "true"
-prometheus.io/port: {{ include "gpuslice.port" .Values.config | quote }}
-{{- if eq (include "gpuslice.scheme" .Values.webConfig) "https" }}
+prometheus.io/port: {{ include "gpuslice.port" .config | quote }}
+{{- if eq (include "gpuslice.scheme" .web) "https" }}
 prometheus.io/scheme: https
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* Annotations of the exporter's pods. */}}
+{{- define "gpuslice.podAnnotations" -}}
+kubectl.kubernetes.io/default-container: exporter
+{{- include "gpuslice.scrapeAnnotations" (dict "root" . "config" .Values.config "web" .Values.webConfig) }}
 {{- if .Values.openshift.enabled }}
 {{- /* From OpenShift 4.14 on: this one and no other, however many the service account may use. */}}
 openshift.io/required-scc: {{ include "gpuslice.clusterName" . }}
