@@ -56,7 +56,7 @@ class GpuReader:
         self._mig = MigReader(self._layout, self._lists, options.skip)
         self._profiles = ProfileReader()
         self._samples = SampleReader(options.clock)
-        self._gpm = GpmReader(options.clock)
+        self._gpm = GpmReader(options.clock, options.skip)
         self._vgpu = VgpuReader(options.clock)
         self._telling: Collection[str] = ()
         # GPUs with a complete identity, and how often reading that of another one has failed.
