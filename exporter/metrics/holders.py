@@ -141,6 +141,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 _SHARING = GPU_ROWS.grouped("sharing")
 _BALANCES = _SHARING.of(lambda row: row.balances)
+_DISAGREEMENT = GPU_ROWS.of(lambda row: row.disagreement, "accounting")
 
 
 def slices(rows: Rows[Any, Any], device: str) -> tuple[AnyFamily, ...]:
@@ -226,6 +227,18 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
     _SHARING.counter(
         "unattributed_energy_joules_total",
         "GPU energy not attributed to any container.",
+    ),
+    _DISAGREEMENT.gauge(
+        "attribution_disagreement_ratio",
+        "Share of the GPU-seconds of about the last hour that the driver's samples, and so the containers' "
+        "compute, book on other containers than its accounting does; only with accounting mode on.",
+        lambda disagreement: disagreement.share,
+    ),
+    _DISAGREEMENT.gauge(
+        "attribution_disagreement_explained_ratio",
+        "The disagreement that rounding, the length of samples and processes that end explain at most; a "
+        "larger one is an error.",
+        lambda disagreement: disagreement.explained,
     ),
     _BALANCES.counter_by(
         "allocation_seconds_total{class}",
