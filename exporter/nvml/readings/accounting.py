@@ -8,7 +8,7 @@ read until it ends.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -82,10 +82,11 @@ class Known:
     length: SampleLength = field(default_factory=SampleLength)
 
     @property
-    def last_ended(self) -> int | None:
-        """The pid of the process that ended last, None if none has."""
+    def last_ended(self) -> frozenset[int]:
+        """The pids of the processes that ended last, in one millisecond."""
         ended = {pid: entry.end for pid, entry in self.entries.items() if entry.end is not None}
-        return max(ended, key=lambda pid: (ended[pid], pid), default=None)
+        latest = max(ended.values(), default=0)
+        return frozenset(pid for pid, end in ended.items() if end == latest)
 
 
 def accounts_processes(reading: GpuReading) -> bool:
@@ -146,16 +147,19 @@ class AccountReader:
 
 
 def _entries(
-    calls: Calls, handle: Any, reading: GpuReading, listed: Collection[int], last: Known | None
+    calls: Calls, handle: Any, reading: GpuReading, listed: Sequence[int], last: Known | None
 ) -> dict[int, Entry]:
-    """Return the accounts by pid; what ended earlier is not read again, except the last one and used pids."""
+    """Return the accounts by pid; what ended earlier is not read again, except the last one and used pids.
+
+    The driver lists those that have ended in their order.
+    """
     uuid, sampled = reading.identity.uuid, reading.process_utilization or {}
     earlier = {} if last is None else last.entries
-    again = set() if last is None else {last.last_ended}
+    newest = [pid for pid in listed if last is not None and pid in last.last_ended]
     entries: dict[int, Entry] = {}
     for pid in dict.fromkeys(listed):
         entry = earlier.get(pid)
-        if entry is None or entry.end is None or pid in again or sampled.get(pid, 0) != 0:
+        if entry is None or entry.end is None or pid in newest[-1:] or sampled.get(pid, 0) != 0:
             answer = calls.first(uuid, handle, FORMS, since=pid, none=())
             entry = _decode(calls, uuid, answer) if answer else None
         if entry is not None:
@@ -177,15 +181,17 @@ def _is_complete(last: Known, entries: Mapping[int, Entry]) -> bool:
     """Return whether no account was lost since the last sweep.
 
     The driver drops the accounts of those that ended first. So none of a later one is lost while it has that
-    of the process that had ended last, and those of all that ran.
+    of a process that had ended last, and those of all that ran.
     """
     running = {pid for pid, entry in last.entries.items() if entry.end is None}
-    newest = [] if last.last_ended is None else [last.last_ended]
-    must_be_there = running.union(newest)
-    if any(pid not in entries or entries[pid].start != last.entries[pid].start for pid in must_be_there):
+    kept = {
+        pid for pid, entry in last.entries.items() if pid in entries and entries[pid].start == entry.start
+    }
+    if not running <= kept:
         return False
-    ended = sum(entry.end is not None for entry in entries.values())
-    return last.last_ended is not None or ended < FEWEST_KEPT
+    if last.last_ended:
+        return not kept.isdisjoint(last.last_ended)
+    return sum(entry.end is not None for entry in entries.values()) < FEWEST_KEPT
 
 
 def _measure(known: Known, last: Known) -> None:
