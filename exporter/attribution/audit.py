@@ -32,7 +32,9 @@ class Audit(NamedTuple):
     booked: tuple[Booked, ...]
     complete: bool  # False if a process of one of the owners, which are left out, has one figure only
     sample_seconds: float
-    uncertainty: float  # as in ProcessAccounts
+    # As in ProcessAccounts.
+    uncertainty: float
+    overlap: float
 
 
 def without_other_places(device: DeviceReading, workloads: Workloads) -> Workloads:
@@ -95,7 +97,7 @@ def audit(
             booked += known
         else:
             complete = False
-    return Audit(tuple(booked), complete, accounts.sample_seconds, accounts.uncertainty)
+    return Audit(tuple(booked), complete, accounts.sample_seconds, accounts.uncertainty, accounts.overlap)
 
 
 def accounted(device: DeviceReading) -> Iterator[int]:

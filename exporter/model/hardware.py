@@ -88,6 +88,9 @@ class ProcessAccounts:
     by_pid: Mapping[int, ProcessAccount]
     sample_seconds: float | None = None  # length of the driver's samples, as estimated; None if unknown
     uncertainty: float = 0.0  # by which part of itself that length may be wrong
+    overlap: float = (
+        0.0  # seconds before the previous sweep that the utilization of processes is a mean of, too
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,8 @@ class GpuReader:
         reading = without_exceeded_memory(trusted(reading, self.trust))
         if self.trust.accounts and booted is not None and accounts_processes(reading):
             accounts = self._accounts.read(self._calls, handle, reading, booted)
+            if accounts is not None:
+                accounts = replace(accounts, overlap=self._samples.overlap(uuid))
             reading = replace(reading, process_accounts=accounts)
         else:
             self._accounts.forget(self._calls, uuid)

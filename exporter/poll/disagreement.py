@@ -34,6 +34,9 @@ class _Window:
             _add(self.sampled, figure.owner, figure.sampled * seconds)
             _add(self.accounted, figure.owner, figure.accounted)
             self.explained += _explained(figure, audit, seconds)
+        if any(figure.ended and not figure.came_and_went for figure in audit.booked):
+            # Together, they have lost up to the last second before this poll, too.
+            self.explained += BOOKING_SECONDS
         if not (self.unbroken and audit.complete):
             # Where the comparison begins or ends, the two are not of the same second.
             self.explained += 2 * BOOKING_SECONDS
@@ -94,12 +97,9 @@ def _explained(figure: Booked, audit: Audit, seconds: float) -> float:
     sampled = figure.sampled * seconds
     rounded = ROUNDED_UP * seconds if figure.sampled else 0.0
     # A mean over samples is of their time, which differs from that of the poll by a sample at each end.
-    ends = figure.sampled * 2 * audit.sample_seconds
+    ends = figure.sampled * (2 * audit.sample_seconds + audit.overlap)
     length = figure.accounted * audit.uncertainty
-    lost = 0.0
-    if figure.ended:
-        most = sampled + figure.accounted if figure.came_and_went else BOOKING_SECONDS
-        lost = min(BOOKING_SECONDS, most)
+    lost = min(sampled, BOOKING_SECONDS) if figure.ended else 0.0
     return rounded + ends + length + lost
 
 
