@@ -131,9 +131,9 @@ def tiny_ones(gpu: Gpu, poll: int) -> None:
 
 
 def one_after_the_other(gpu: Gpu, poll: int) -> None:
-    """Run processes that end before the driver books their samples, next to one that waits."""
+    """Run processes that end before the driver books their samples, next to one that runs on."""
     if not poll:
-        gpu.start("c", 0.0)
+        gpu.start("c", 0.05)
     gpu.start("a" if poll % 2 else "b", 1.0, 0.9)
 
 
