@@ -230,14 +230,14 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
     ),
     _DISAGREEMENT.gauge(
         "attribution_disagreement_ratio",
-        "Share of the GPU-seconds of about the last hour that the driver's samples, and so the containers' "
-        "compute, book on other containers than its accounting does; only with accounting mode on.",
+        "Share of the GPU-seconds of about the last hour on which the driver's samples (the compute of "
+        "containers) and its accounting disagree, by container; absent unless accounting mode is on.",
         lambda disagreement: disagreement.share,
     ),
     _DISAGREEMENT.gauge(
         "attribution_disagreement_explained_ratio",
-        "The disagreement that rounding, the length of samples and processes that end explain at most; a "
-        "larger one is an error.",
+        "Disagreement of samples and accounting up to which neither is wrong: rounding, the length of a "
+        "sample, and processes that ended explain it.",
         lambda disagreement: disagreement.explained,
     ),
     _BALANCES.counter_by(
