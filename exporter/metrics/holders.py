@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from exporter.metrics.family import GPU_ROWS, AnyFamily, Rows, keyed, whole, word
+from exporter.metrics.family import GPU_ROWS, AnyFamily, Rows, answering, keyed, whole, word
 from exporter.model import ContainerRow, PodRow
 from exporter.model.balances import NANOSECONDS
 
@@ -141,7 +141,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 _SHARING = GPU_ROWS.grouped("sharing")
 _BALANCES = _SHARING.of(lambda row: row.balances)
-_DISAGREEMENT = GPU_ROWS.of(lambda row: row.disagreement, "accounting")
+_DISAGREEMENT = GPU_ROWS.of(lambda row: row.disagreement if answering(row) else None, "accounting")
 
 
 def slices(rows: Rows[Any, Any], device: str) -> tuple[AnyFamily, ...]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from exporter.model import GpuReading, ProcessAccount, ProcessAccounts
-from exporter.model.bounds import IMPOSSIBLE_VALUE
+from exporter.model.bounds import IMPOSSIBLE_VALUE, Bound
 from exporter.nvml.driver.accounting import PIDS, STATS, STATS_V2
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.records import Call
-from exporter.nvml.readings.answers import forget, keep_only
+from exporter.nvml.readings.answers import believed, forget, keep_only
 
 GROUP = "accounting"
 FORMS: tuple[Call, ...] = ((STATS_V2, ()), (STATS, ()))
@@ -27,6 +27,12 @@ FEWEST_KEPT = 128
 MOST_ACCOUNTS = 1024
 # The driver books samples this often, in seconds.
 BOOKING_SECONDS = 1.0
+# Ten times the longest that NVIDIA documents, in seconds.
+LONGEST_SAMPLE = 10.0
+# Of a process, in microseconds: 15 years.
+LONGEST_LIFE = 15 * 366 * 86_400 * 10**6
+# The year 2200, in microseconds since the epoch.
+LATEST_START = 230 * 366 * 86_400 * 10**6
 MICROSECONDS, MILLISECONDS = 1e6, 1e3
 # Sums are in hundredths of a percent.
 WHOLE = 10_000
@@ -64,7 +70,8 @@ class SampleLength:
 
     @property
     def length(self) -> float | None:
-        return self.seconds / self.samples if self.samples else None
+        length = self.seconds / self.samples if self.samples else 0.0
+        return length if 0 < length <= LONGEST_SAMPLE else None
 
     @property
     def uncertainty(self) -> float:
@@ -78,7 +85,9 @@ class Known:
 
     sweep: int
     at: float  # boot clock in seconds
+    booted: float  # Unix time of the boot
     entries: dict[int, Entry]
+    doubled: frozenset[int]  # pids with two accounts
     length: SampleLength = field(default_factory=SampleLength)
 
     @property
@@ -87,6 +96,12 @@ class Known:
         ended = {pid: entry.end for pid, entry in self.entries.items() if entry.end is not None}
         latest = max(ended.values(), default=0)
         return frozenset(pid for pid, end in ended.items() if end == latest)
+
+    def most_seconds(self, last: "Known") -> float:
+        """Return the GPU-seconds since the last sweep that can have been booked on one process."""
+        length = self.length.length or LONGEST_SAMPLE
+        most = self.at - last.at + BOOKING_SECONDS + 2 * length
+        return most * (1 + self.length.uncertainty)
 
 
 def accounts_processes(reading: GpuReading) -> bool:
@@ -114,7 +129,8 @@ class AccountReader:
         if listed is None or len(listed) > MOST_ACCOUNTS:
             return None
         entries = _entries(calls, handle, reading, listed, last)
-        known = Known(reading.sweep, reading.boot_seconds or 0.0, entries)
+        doubled = frozenset(pid for pid, count in Counter(listed).items() if count > 1)
+        known = Known(reading.sweep, reading.boot_seconds or 0.0, booted, entries, doubled)
         self._known[uuid] = known
         if last is None:
             return None
@@ -123,9 +139,8 @@ class AccountReader:
             known.length.chained = False
             return None
         _measure(known, last)
-        doubled = {pid for pid, count in Counter(listed).items() if count > 1}
         return ProcessAccounts(
-            by_pid=dict(_accounts(known, last, doubled, booted)),
+            by_pid=dict(_accounts(calls, uuid, known, last)),
             sample_seconds=known.length.length,
             uncertainty=known.length.uncertainty,
         )
@@ -170,10 +185,12 @@ def _entries(
 def _decode(calls: Calls, uuid: str, answer: Any) -> Entry | None:
     """Return an account; None for one that cannot be."""
     booked, samples = getattr(answer, "sumGpuUtil", None), getattr(answer, "sampleCount", 0)
-    if not answer.startTime or (booked is not None and booked > (samples + 1) * MOST_AT_ONCE):
+    life = int(answer.time * MILLISECONDS)
+    too_much = booked is not None and booked > (samples + 1) * MOST_AT_ONCE
+    if too_much or life > LONGEST_LIFE or not 0 < answer.startTime < LATEST_START:
         calls.count(uuid, calls.form(uuid, FORMS), IMPOSSIBLE_VALUE)
         return None
-    end = None if answer.isRunning else answer.startTime + int(answer.time * MILLISECONDS)
+    end = None if answer.isRunning else answer.startTime + life
     return Entry(answer.startTime, end, booked, samples)
 
 
@@ -201,7 +218,7 @@ def _measure(known: Known, last: Known) -> None:
         for pid, entry in known.entries.items()
         if entry.end is None and pid in last.entries
     ]
-    if counts:
+    if counts and min(counts) >= 0:
         known.length.add(known.at - last.at, max(counts), chains=True)
         return
     known.length.chained = False
@@ -210,34 +227,35 @@ def _measure(known: Known, last: Known) -> None:
             known.length.add((entry.end - entry.start) / MICROSECONDS, entry.samples, chains=False)
 
 
-def _accounts(
-    known: Known, last: Known, doubled: Collection[int], booted: float
-) -> Iterator[tuple[int, ProcessAccount]]:
+def _accounts(calls: Calls, uuid: str, known: Known, last: Known) -> Iterator[tuple[int, ProcessAccount]]:
     """Yield the accounts that changed, by pid."""
-    length = known.length.length
+    bound = Bound(0, known.most_seconds(last))
     for pid, entry in known.entries.items():
-        earlier, started = last.entries.get(pid), entry.start / MICROSECONDS - booted
+        earlier, started = last.entries.get(pid), entry.start / MICROSECONDS - known.booted
         if earlier is not None and earlier.start != entry.start:
             earlier = None
         if earlier is not None and earlier.end is not None:
-            if pid in doubled:
+            if pid in known.doubled:
                 # The process that runs now has an account that cannot be read.
                 yield pid, ProcessAccount(started=started)
             continue
-        booked = None if entry.booked is None else entry.booked - ((earlier and earlier.booked) or 0)
-        seconds = None
-        if booked is not None and booked >= 0 and pid not in doubled:
-            seconds = 0.0 if booked == 0 else _times(booked / WHOLE, length)
+        seconds = None if pid in known.doubled else _seconds(entry, earlier, known.length.length)
         yield (
             pid,
             ProcessAccount(
                 started=started,
-                gpu_seconds=seconds,
+                gpu_seconds=believed(calls, uuid, STATS_V2, seconds, bound),
                 ended=entry.end is not None,
                 came_and_went=entry.end is not None and earlier is None and started >= last.at,
             ),
         )
 
 
-def _times(amount: float, length: float | None) -> float | None:
-    return None if length is None else amount * length
+def _seconds(entry: Entry, earlier: Entry | None, length: float | None) -> float | None:
+    """Return the GPU-seconds that were booked since an earlier account of the process."""
+    if entry.booked is None:
+        return None
+    booked = entry.booked - ((earlier and earlier.booked) or 0)
+    if not booked:
+        return 0.0
+    return None if length is None else booked / WHOLE * length
