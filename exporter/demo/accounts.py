@@ -6,6 +6,10 @@ from dataclasses import dataclass, replace
 # Accounts of processes that have ended, as in NVIDIA's open driver.
 ENDED_KEPT = 128
 MICROSECONDS = 1_000_000
+# Of a percent.
+HUNDREDTHS = 100
+# Length of a sample.
+SAMPLE = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +30,13 @@ class Accounts:
     def __init__(self) -> None:
         self._running: dict[int, AccountState] = {}
         self._ended: dict[int, AccountState] = {}
+        self._time: int | None = None
 
     def advance(self, wall: float, sampled: Mapping[int, int], memory: Mapping[int, int]) -> None:
-        """Add a sample: percent by pid, and the bytes of each process that runs."""
+        """Add the samples since the last step: percent by pid, and the bytes of each process that runs."""
         now = round(wall * MICROSECONDS)
+        samples = 0 if self._time is None else now // SAMPLE - self._time // SAMPLE
+        self._time = now
         for pid in self._running.keys() - memory.keys():
             self._ended.pop(pid, None)
             self._ended[pid] = replace(self._running.pop(pid), end=now)
@@ -42,8 +49,8 @@ class Accounts:
                 continue
             self._running[pid] = replace(
                 account,
-                samples=account.samples + 1,
-                booked=account.booked + 100 * sampled.get(pid, 0),
+                samples=account.samples + samples,
+                booked=account.booked + samples * HUNDREDTHS * sampled.get(pid, 0),
                 memory=max(account.memory, size),
             )
 

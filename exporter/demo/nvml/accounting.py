@@ -3,11 +3,10 @@
 from ctypes import addressof, c_uint
 from typing import Any
 
-from exporter.demo.accounts import MICROSECONDS, AccountState
+from exporter.demo.accounts import HUNDREDTHS, MICROSECONDS, AccountState
 from exporter.demo.nvml.board import GpuDevice
 from exporter.demo.nvml.call import Argument, Code, Function, known, numbers, require
 
-HUNDREDTHS = 100
 # Running and ended processes.
 MOST_ACCOUNTS = 4000
 
