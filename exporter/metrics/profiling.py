@@ -58,11 +58,6 @@ _SWITCHES: tuple[tuple[str, str, Switches], ...] = (
         "Average cycles of one context switch of a graphics engine of the GPU, over the last poll interval.",
         "cycles_per_request",
     ),
-    (
-        "context_switch_requests",
-        "Context switches requested of a graphics engine of the GPU in the last poll interval.",
-        "requests",
-    ),
 )
 _TRAFFIC: tuple[tuple[Traffic, str, str, str], ...] = (
     ("pcie_transmit", "pcie", "Bytes sent by the GPU over PCIe", "PCIe transmit throughput"),

@@ -59,8 +59,8 @@ Traffic = Literal["pcie_transmit", "pcie_receive", "nvlink_transmit", "nvlink_re
 Cycles = Literal[
     "sm_elapsed", "sm_active", "mma", "dmma", "hmma", "imma", "dfma", "integer", "fp64", "fp32", "fp16"
 ]
-# Of the context switches of an engine: requests, cycles of one on average, and the share of time in them.
-Switches = Literal["requests", "cycles_per_request", "active"]
+# Of the context switches of an engine: cycles of one on average, and the share of time in them.
+Switches = Literal["cycles_per_request", "active"]
 # A field of ``Profile``: shares, shares of engines, bytes per second, counters, and context switches.
 ProfilePart = Literal["active", "engines", "rates", "cycles", "bytes_total", "context_switches"]
 EccSeverity = Literal["corrected", "uncorrected"]

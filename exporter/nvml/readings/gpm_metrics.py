@@ -64,11 +64,9 @@ CYCLES: Mapping[int, Cycles] = MappingProxyType(
 )
 BYTES: Mapping[int, Traffic] = MappingProxyType({255: "pcie_transmit", 256: "pcie_receive"})
 # Five numbers for each engine. Unlike the cycles below, these are not documented as counts since the boot: as
-# all others, they are of the time between the two samples. Cycles elapsed (170) and active (171) say no more
-# than the share (174).
-ENGINE_SWITCHES: Mapping[int, Switches] = MappingProxyType(
-    {172: "requests", 173: "cycles_per_request", 174: "active"}
-)
+# all others, they are of the time between the two samples. Cycles elapsed, cycles active and requests (170 to
+# 172) say no more than the share and the mean, and a count over an interval of any length is no gauge.
+ENGINE_SWITCHES: Mapping[int, Switches] = MappingProxyType({173: "cycles_per_request", 174: "active"})
 GRAPHICS_ENGINES, SWITCH_METRICS = 8, 5
 KINDS: tuple[ProfilePart, ...] = get_args(ProfilePart)
 COUNTED: frozenset[ProfilePart] = frozenset({"cycles", "bytes_total"})
