@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from exporter.attribution.audit import accounted, has_ended
 from exporter.attribution.owners import Owned
 from exporter.attribution.use import DeviceReading, Use
 from exporter.model import ContainerRef, DeviceProcess, ProcessPlace, Workloads
@@ -63,12 +64,14 @@ def with_unlisted(device: DeviceReading, workloads: Workloads) -> DeviceReading:
     kept = tuple(process for process in listed if process.pid not in workloads.gone)
     known = {process.pid for process in kept}
     computed = {pid for pid, percent in (device.utilization or {}).items() if percent and pid not in known}
-    pids = computed | {process.pid for process in gone}
-    return replace(device, processes=kept, unlisted=tuple(_unlisted(pids, workloads.places)))
+    pids = computed | {process.pid for process in gone} | (set(accounted(device)) - known)
+    return replace(device, processes=kept, unlisted=tuple(_unlisted(device, pids, workloads.places)))
 
 
-def _unlisted(pids: Iterable[int], places: Mapping[int, ProcessPlace]) -> Iterable[DeviceProcess]:
+def _unlisted(
+    device: DeviceReading, pids: Iterable[int], places: Mapping[int, ProcessPlace]
+) -> Iterable[DeviceProcess]:
     for pid in sorted(pids):
         place = places.get(pid)
-        ended = place is not None and place.ended
+        ended = (place is not None and place.ended) or has_ended(device, pid)
         yield DeviceProcess(pid=pid, memory=0 if ended else None, kinds=frozenset())

@@ -6,6 +6,7 @@ Figures of a sharing system that meters its containers itself replace sums (rule
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from exporter.attribution.audit import Audit, audit, with_unseen, without_other_places
 from exporter.attribution.closure import closure_of, related, with_unlisted
 from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import Owned, owners
@@ -76,6 +77,8 @@ class DeviceJoin:
     processes: list[ProcessRow] = field(default_factory=list)
     # Devices on which a container without a row has no process.
     proven: set[DeviceKey] = field(default_factory=set)
+    # By uuid of the GPU, both figures of its processes; only of GPUs with accounting.
+    audits: dict[str, Audit] = field(default_factory=dict)
     _uids: dict[PodName, str] = field(init=False)  # of pods, by name; without names that two pods have had
 
     def __post_init__(self) -> None:
@@ -88,7 +91,9 @@ class DeviceJoin:
         owned = Owned()
         if self.workloads.process_view and device.processes is not None:
             device = with_unlisted(device, self.workloads)
-            owned = owners(device.all_processes, held, self.workloads, self.unnamed)
+            workloads = without_other_places(device, self.workloads)
+            owned = owners(device.all_processes, held, workloads, self.unnamed)
+            owned = with_unseen(device, held, owned)
             uses = self._uses_by_process(device, held, owned)
         else:
             uses = use_without_processes(device, held)
@@ -106,6 +111,8 @@ class DeviceJoin:
     ) -> dict[ContainerRef, Use]:
         """Return what each container uses, without what is not proven; collect the rows of processes."""
         percents = percent_by_pid(device)
+        if (figures := audit(device, percents, owned, self.workloads.places)) is not None:
+            self.audits[device.key.uuid] = figures
         self.processes += process_rows(device, percents, owned, self.workloads)
         closure = closure_of(device, owned, self.workloads)
         if closure.listed and closure.memory:

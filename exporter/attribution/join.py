@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.attribution import use
+from exporter.attribution.audit import Audit
 from exporter.attribution.container_rows import DeviceJoin
 from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
 from exporter.attribution.owners import ambiguous, lists_users, lists_users_of
@@ -42,6 +43,7 @@ class Attribution:
     containers: tuple[ContainerRow, ...]
     inconsistent: tuple[tuple[str, str, str], ...]  # (uuid, mig_uuid, quantity): the parts exceed the whole
     processes: tuple[ProcessRow, ...] = ()  # unordered
+    audits: Mapping[str, Audit] = field(default_factory=dict)  # by uuid of the GPUs with accounting
     proven: frozenset[DeviceKey] = frozenset()  # devices on which a container without a row has no process
 
 
@@ -72,6 +74,7 @@ def attribute(
         inconsistent=tuple(join.inconsistent),
         processes=tuple(devices.processes),
         proven=frozenset(devices.proven),
+        audits=devices.audits,
     )
 
 
@@ -117,7 +120,7 @@ class _Join:
             # GPUs with partitions have no graphics processes, which the driver might not list.
             listed = lists_users_of(gpu, mig)
         own = metered.share if mig is None else use.own_of(mig)
-        return DeviceReading(
+        device = DeviceReading(
             key=key,
             model=gpu.identity.model,
             sharing=self._sharing(key),
@@ -131,7 +134,9 @@ class _Join:
             lists_all=listed,
             processes=reading.processes,
             utilization=use.plausible_utilization(reading.process_utilization, own),
+            accounts=gpu.process_accounts if mig is None else None,
         )
+        return replace(device, accounts=None) if device.accounts and use.by_mps(device) else device
 
     def _mig(self, gpu: GpuReading, mig: MigReading) -> list[ContainerRow]:
         device = self._device(gpu, mig)

@@ -17,6 +17,7 @@ from exporter.model import (
     GpuReading,
     Memory,
     MigReading,
+    ProcessAccounts,
     Profile,
     only,
     total,
@@ -47,6 +48,7 @@ class DeviceReading:
     utilization: Mapping[int, float | None] | None  # pid → percent of the physical GPU
     # Processes that computed since the last poll and that no list has: they have no kind.
     unlisted: tuple[DeviceProcess, ...] = ()
+    accounts: ProcessAccounts | None = None  # the driver's own accounts of processes; None without any
 
     @property
     def all_processes(self) -> tuple[DeviceProcess, ...]:
@@ -157,6 +159,12 @@ def _booked_on_server(device: DeviceReading) -> bool:
     if not (clients or device.sharing.sharing in BY_MPS) or device.utilization is None:
         return False
     return any(device.utilization.get(process.pid, 0) != 0 for process in others)
+
+
+def by_mps(device: DeviceReading) -> bool:
+    """Return True if MPS may serve a process of a device: a sample is then the server's, not the client's."""
+    clients, _ = _mps_clients(device)
+    return bool(clients) or device.sharing.sharing in BY_MPS
 
 
 def _mps_clients(device: DeviceReading) -> tuple[list[DeviceProcess], list[DeviceProcess]]:

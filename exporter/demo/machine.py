@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from exporter.demo.accounts import Accounts, AccountState
 from exporter.demo.present import Present, RunningProcess
 from exporter.demo.scenario.derive import active_nvlinks, nvlink_speed, pcie_generation, power_limit
 from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance
@@ -92,6 +93,7 @@ class GpuState:
     flows: Mapping[Flow, float]  # now; see Flow
     totals: Mapping[Flow, int]  # since the driver was loaded
     samples: tuple[Sample, ...]
+    accounts: tuple[AccountState, ...]  # of processes; empty unless accounting is on
     seconds: float  # since the driver was loaded
     # Seconds of full load, by uuid of the GPU and of its MIG instances, each as a share of itself.
     busy_seconds: Mapping[str, float]
@@ -107,6 +109,7 @@ class _History:
 
     def __init__(self, temperature: float) -> None:
         self.samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self.accounts = Accounts()
         self.temperature = temperature
         self.flows: Mapping[Flow, float] = {}
         self.seconds = 0.0
@@ -174,7 +177,10 @@ class Machine:
         moving = _flows(gpu, load, power, round(history.temperature))
         history.advance(moving, {gpu.uuid: load} | loads, elapsed)
         if not gpu.mig_enabled:
-            history.samples.append(Sample(round(wall * 1e6), _sampled(processes)))
+            sampled = _sampled(processes)
+            history.samples.append(Sample(round(wall * 1e6), sampled))
+            if gpu.accounting:
+                history.accounts.advance(wall, sampled, {state.pid: state.memory for state in processes})
         gpu_instances = {state.instance.gi: state.instance for state in instances}.values()
         return GpuState(
             gpu=gpu,
@@ -191,6 +197,7 @@ class Machine:
             flows=history.flows,
             totals=history.totals(),
             samples=tuple(history.samples),
+            accounts=history.accounts.all(),
             pci_bus_ids=self._pci_bus_ids,
             seconds=history.seconds,
             busy_seconds=history.busy_seconds,

@@ -150,6 +150,10 @@ GROUPS: Mapping[str, Group] = {
     "engines": Group(
         "video engines", "GPUs not in MIG mode that have the engine; JPEG and OFA from Turing on"
     ),
+    "accounting": Group(
+        "accounting",
+        "GPUs with accounting mode on (nvidia-smi -am 1), without MIG and MPS; driver 610 or newer",
+    ),
     "processes": Group("processes", "all GPUs and MIG devices, with the host's PID namespace"),
     "profiling": Group(
         "profiling metrics",

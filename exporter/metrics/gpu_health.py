@@ -108,7 +108,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "1 if persistence mode is enabled: the GPU stays initialized without clients; else 0.",
         lambda gpu: gpu.persistence,
     ),
-    _MODES.reading("accounting").flag(
+    _MODES.flag(
         "accounting_mode",
         "1 if accounting mode is enabled: the driver records statistics of each process; else 0.",
         lambda gpu: gpu.accounting,

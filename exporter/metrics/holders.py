@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from exporter.metrics.family import GPU_ROWS, AnyFamily, Rows, keyed, whole, word
+from exporter.metrics.family import GPU_ROWS, AnyFamily, Rows, answering, keyed, whole, word
 from exporter.model import ContainerRow, PodRow
 from exporter.model.balances import NANOSECONDS
 
@@ -141,6 +141,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 _SHARING = GPU_ROWS.grouped("sharing")
 _BALANCES = _SHARING.of(lambda row: row.balances)
+_DISAGREEMENT = GPU_ROWS.of(lambda row: row.disagreement if answering(row) else None, "accounting")
 
 
 def slices(rows: Rows[Any, Any], device: str) -> tuple[AnyFamily, ...]:
@@ -226,6 +227,18 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
     _SHARING.counter(
         "unattributed_energy_joules_total",
         "GPU energy not attributed to any container.",
+    ),
+    _DISAGREEMENT.gauge(
+        "attribution_disagreement_ratio",
+        "Share of the GPU-seconds of about the last hour on which the driver's samples (the compute of "
+        "containers) and its accounting disagree, by container; absent unless accounting mode is on.",
+        lambda disagreement: disagreement.share,
+    ),
+    _DISAGREEMENT.gauge(
+        "attribution_disagreement_explained_ratio",
+        "Disagreement of samples and accounting up to which neither is wrong: rounding, the length of a "
+        "sample, and processes that ended explain it.",
+        lambda disagreement: disagreement.explained,
     ),
     _BALANCES.counter_by(
         "allocation_seconds_total{class}",

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from exporter.metrics.family import MIG_ROWS, READING, AnyFamily, Rows, entry
+from exporter.metrics.family import MIG_ROWS, READING, AnyFamily, Labelled, Rows, entry
 from exporter.model import GpuReading, Profile
-from exporter.model.readings import Activity, Cycles, Engine, Traffic
+from exporter.model.readings import Activity, Cycles, Engine, Switches, Traffic
 
 _ACTIVITIES: Mapping[Activity, str] = {
     "graphics_engine": "Share of time in which the graphics or compute engine of the {} was active",
@@ -46,6 +46,18 @@ _CYCLES: tuple[tuple[Cycles, str, str], ...] = (
     ("fp64", "fp64_active", "Cycles in which the FP64 pipe was active"),
     ("fp32", "fp32_active", "Cycles in which the FP32 pipe was active"),
     ("fp16", "fp16_active", "Cycles in which the FP16 pipe was active"),
+)
+_SWITCHES: tuple[tuple[str, str, Switches], ...] = (
+    (
+        "context_switch_active_ratio",
+        "Share of time in which a graphics engine of the GPU switched contexts, over the last poll interval.",
+        "active",
+    ),
+    (
+        "context_switch_cycles",
+        "Average cycles of one context switch of a graphics engine of the GPU, over the last poll interval.",
+        "cycles_per_request",
+    ),
 )
 _TRAFFIC: tuple[tuple[Traffic, str, str, str], ...] = (
     ("pcie_transmit", "pcie", "Bytes sent by the GPU over PCIe", "PCIe transmit throughput"),
@@ -91,6 +103,21 @@ def _cycles(rows: Rows[Any, Profile]) -> Iterator[AnyFamily]:
         )
 
 
+def _switches(rows: Rows[Any, Profile]) -> Iterator[AnyFamily]:
+    for name, text, quantity in _SWITCHES:
+        yield rows.full.reading("profiling.context_switches").gauge_by(
+            f"{name}{{engine}}", text, partial(_by_engine, quantity)
+        )
+
+
+def _by_engine(quantity: Switches, profile: Profile) -> list[Labelled]:
+    return [
+        ((str(engine),), value)
+        for (engine, kind), value in profile.context_switches.items()
+        if kind == quantity
+    ]
+
+
 def _traffic() -> Iterator[AnyFamily]:
     for traffic, link, counted, throughput in _TRAFFIC:
         yield READING.grouped(link).counter(
@@ -109,7 +136,12 @@ _GPU = READING.of(lambda gpu: gpu.profiling, "profiling")
 _MIG = MIG_ROWS.of(lambda row: row.reading.profiling, "profiling")
 
 # Profiling metrics of GPUs, and the traffic over their links.
-GPU_PROFILING: tuple[AnyFamily, ...] = (*_profiling(_GPU, "GPU", _CORE), *_cycles(_GPU), *_traffic())
+GPU_PROFILING: tuple[AnyFamily, ...] = (
+    *_profiling(_GPU, "GPU", _CORE),
+    *_cycles(_GPU),
+    *_switches(_GPU),
+    *_traffic(),
+)
 
 # Profiling metrics of MIG devices; shares are of the MIG device.
 MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profiling(_MIG, "MIG device", _CORE_OF_MIG))

@@ -17,6 +17,8 @@ from exporter.model.hardware import (
     GpuReading,
     HardwareReading,
     MigReading,
+    ProcessAccount,
+    ProcessAccounts,
 )
 from exporter.model.holdings import (
     ContainerFile,

@@ -71,6 +71,29 @@ class DeviceProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessAccount:
+    """The driver's own account of a process on a GPU, since the previous sweep."""
+
+    started: float  # boot clock (seconds) at which it first used the GPU
+    # Compute booked on it; None if unknown: the driver is older, or its pid has two accounts.
+    gpu_seconds: float | None = None
+    ended: bool = False
+    came_and_went: bool = False  # whether it started, too, since the previous sweep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessAccounts:
+    """The accounts of all processes that used a GPU since the previous sweep, which none is missing of."""
+
+    by_pid: Mapping[int, ProcessAccount]
+    sample_seconds: float | None = None  # length of the driver's samples, as estimated; None if unknown
+    uncertainty: float = 0.0  # by which part of itself that length may be wrong
+    overlap: float = (
+        0.0  # seconds before the previous sweep that the utilization of processes is a mean of, too
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuIdentity:
     """Facts about a physical GPU that do not change while the driver is loaded."""
 
@@ -201,6 +224,8 @@ class GpuReading:
     processes: tuple[DeviceProcess, ...] | None = None  # None if unknown, empty if there are none
     # By pid, percent of time with a kernel running; None for implausible samples. Absent pids did not run.
     process_utilization: Mapping[int, float | None] | None = None
+    # None while accounting is off, and if the driver has lost the account of a process.
+    process_accounts: ProcessAccounts | None = None
     unsupported: tuple[str, ...] = ()  # calls that this GPU or its driver does not have
     # Readings that were not read, as no chosen series needs them: dotted paths of this record.
     skipped: frozenset[str] = frozenset()

@@ -185,6 +185,8 @@ class ProcessPlace:
     outer: tuple[tuple[str, str | None], ...] = ()
     # True if there is no such process any more; its place is then that of an earlier poll, or unknown.
     ended: bool = False
+    # Start of the process on the boot clock in seconds, None if unknown; no part of its place.
+    started: float | None = field(default=None, compare=False)
     # If its place is unknown: UIDs of the pods that it may be in, by its ancestors and descendants.
     kin: frozenset[str] = frozenset()
 

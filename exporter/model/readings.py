@@ -59,8 +59,10 @@ Traffic = Literal["pcie_transmit", "pcie_receive", "nvlink_transmit", "nvlink_re
 Cycles = Literal[
     "sm_elapsed", "sm_active", "mma", "dmma", "hmma", "imma", "dfma", "integer", "fp64", "fp32", "fp16"
 ]
-# A field of ``Profile``: shares, shares of engines, bytes per second, and counters.
-ProfilePart = Literal["active", "engines", "rates", "cycles", "bytes_total"]
+# Of the context switches of an engine: cycles of one on average, and the share of time in them.
+Switches = Literal["cycles_per_request", "active"]
+# A field of ``Profile``: shares, shares of engines, bytes per second, counters, and context switches.
+ProfilePart = Literal["active", "engines", "rates", "cycles", "bytes_total", "context_switches"]
 EccSeverity = Literal["corrected", "uncorrected"]
 EccScope = Literal["volatile", "aggregate"]
 NvlinkError = Literal["crc_flit", "crc_data", "replay", "recovery"]
@@ -226,6 +228,8 @@ class Profile:
     # Counters since the node booted.
     cycles: Mapping[Cycles, int] = field(default_factory=dict)
     bytes_total: Mapping[Traffic, int] = field(default_factory=dict)
+    # Context switches over the last interval, by number of the graphics engine.
+    context_switches: Mapping[tuple[int, Switches], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

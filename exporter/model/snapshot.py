@@ -6,7 +6,7 @@ Units are base units: bytes, seconds, joules, and ratios of a whole physical GPU
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from exporter.model.balances import Balances
 from exporter.model.hardware import (
@@ -47,6 +47,13 @@ class Raised:
 
     since: float  # Unix time at which it began, or was first observed
     causes: tuple[str, ...]  # one phrase for each input that raises it
+
+
+class Disagreement(NamedTuple):
+    """How far two figures of the driver disagree on who computed on a GPU; shares of what was computed."""
+
+    share: float
+    explained: float  # the most that is explained by how the driver makes both figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,8 @@ class GpuRow:
     unattributed_memory: int | None = None
     unattributed_utilization: float | None = None
     unattributed_energy_joules: float | None = None  # a counter
+    # Between samples and accounting of processes; None without accounting, and if a poll could not compare.
+    disagreement: Disagreement | None = None
     # Compute slices.
     mig_slices_used: int | None = None
     mig_slices_free: int | None = None

@@ -16,6 +16,7 @@ from exporter.nvml.driver.records import CORE
 from exporter.nvml.facts import read_identity
 from exporter.nvml.mig import MigReader, ProfileReader
 from exporter.nvml.mig_layout import GpuLayout, LayoutReader, MigIdentity
+from exporter.nvml.readings.accounting import AccountReader, accounts_processes
 from exporter.nvml.readings.answers import forget, keep_only
 from exporter.nvml.readings.device_reader import ENERGY_SECONDS, SLOW_SECONDS, DeviceReader, Schedule
 from exporter.nvml.readings.gpm import GpmReader, counted
@@ -56,7 +57,8 @@ class GpuReader:
         self._mig = MigReader(self._layout, self._lists, options.skip)
         self._profiles = ProfileReader()
         self._samples = SampleReader(options.clock)
-        self._gpm = GpmReader(options.clock)
+        self._accounts = AccountReader()
+        self._gpm = GpmReader(options.clock, options.skip)
         self._vgpu = VgpuReader(options.clock)
         self._telling: Collection[str] = ()
         # GPUs with a complete identity, and how often reading that of another one has failed.
@@ -71,6 +73,7 @@ class GpuReader:
         failures = self._calls.records.failures
         # Before the processes are listed: a process that starts later may reuse the pid of a listed one.
         boot_seconds = self._options.boot_clock()
+        booted = None if boot_seconds is None else time.time() - boot_seconds
         identity = self._identify(handle, uuid, index, slow=slow)
         layout = self._layout.read(self._calls, uuid, handle, reported=uuid in self._telling, slow=slow)
         self._note_layout(uuid, layout)
@@ -110,6 +113,13 @@ class GpuReader:
             boot_seconds=boot_seconds,
         )
         reading = without_exceeded_memory(trusted(reading, self.trust))
+        if self.trust.accounts and booted is not None and accounts_processes(reading):
+            accounts = self._accounts.read(self._calls, handle, reading, booted)
+            if accounts is not None:
+                accounts = replace(accounts, overlap=self._samples.overlap(uuid))
+            reading = replace(reading, process_accounts=accounts)
+        else:
+            self._accounts.forget(self._calls, uuid)
         # MIG devices that may exist besides those that were read; None: any of the last sweep.
         unread = None if layout.devices is None else frozenset(device.uuid for device in layout.unread)
         self.known[uuid] = with_known_layout(reading, self.known[uuid], unread)
@@ -199,6 +209,7 @@ class GpuReader:
         self._layout.keep_only(devices)
         self._mig.keep_only(devices)
         self._samples.keep_only(self.known)
+        self._accounts.keep_only(self.known)
         self._vgpu.keep_only(self.known)
         mig_uuids = {device.uuid for device in devices}
         self._lists.keep_only(self.known.keys() | mig_uuids)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, Totals
+from exporter.poll.disagreement import Disagreements
 from exporter.poll.energy import ROUNDING, AccountKey, EnergyMeters, Step, account_key
 
 # While holdings are unknown, a container without a row for this long counts as gone.
@@ -133,6 +134,7 @@ class Ledger:
         self.longest_gap = longest_gap
         self._accounts: dict[AccountKey, Account] = {}
         self._meters = EnergyMeters()
+        self._disagreements = Disagreements()
         self._time = 0.0
         self._wall: float | None = None
 
@@ -164,7 +166,12 @@ class Ledger:
         rows = [self._enter(row, account_key(row) in old, poll) for row in attribution.containers]
         self._close(present, unsure, attribution.proven)
         self._meters.forget({gpu.identity.uuid for gpu in attribution.gpus}, self._time - MISSED_SECONDS)
-        gpus = tuple(map(self._meters.with_unattributed, attribution.gpus))
+        self._disagreements.keep_only({gpu.identity.uuid for gpu in attribution.gpus})
+        compared = self._disagreements.add(attribution.audits, measured)
+        gpus = tuple(
+            replace(self._meters.with_unattributed(gpu), disagreement=compared.get(gpu.identity.uuid))
+            for gpu in attribution.gpus
+        )
         return replace(attribution, gpus=gpus, containers=tuple(rows))
 
     def skip(self, elapsed: float) -> None:

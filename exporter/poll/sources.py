@@ -199,7 +199,7 @@ class Devices:
         pids: dict[int, float | None] = {}
         for gpu in self.gpus():
             computed = (pid for pid, percent in (gpu.process_utilization or {}).items() if percent)
-            for pid in (*_listed(gpu), *computed):
+            for pid in (*_listed(gpu), *computed, *_accounted(gpu)):
                 times = pids.get(pid), gpu.boot_seconds
                 pids[pid] = min((time for time in times if time is not None), default=None)
         return pids
@@ -268,6 +268,12 @@ def _listed(gpu: GpuReading) -> Iterator[int]:
     """Yield the pids in the process lists of a GPU and of its MIG devices."""
     for processes in (gpu.processes, *(mig.processes for mig in gpu.mig or ())):
         yield from (process.pid for process in processes or ())
+
+
+def _accounted(gpu: GpuReading) -> Iterator[int]:
+    """Yield the pids that have computed by the driver's accounting."""
+    accounts = gpu.process_accounts
+    yield from (pid for pid, account in (accounts.by_pid if accounts else {}).items() if account.gpu_seconds)
 
 
 def why_no_lists(gpus: Iterable[GpuReading]) -> str:

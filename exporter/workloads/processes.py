@@ -168,8 +168,9 @@ class ProcessTable:
     def _remember(self, pid: int, stat: Stat, cgroup: bytes, place: ProcessPlace) -> ProcessPlace:
         if not place.known:
             return replace(place, command=stat.command)
-        if place.command != stat.command:
-            place = replace(place, command=stat.command)
+        started = stat.start / TICKS_PER_SECOND
+        if (place.command, place.started) != (stat.command, started):
+            place = replace(place, command=stat.command, started=started)
         self._seen[pid] = _Seen(stat.start, cgroup, place)
         return place
 

@@ -10,6 +10,7 @@ node are here: start, versions, and finding devices. The others:
 * ``parts``: MIG devices, vGPUs and their licenses
 * ``fields``: field values, which are readings by number
 * ``gpm``: profiling counters
+* ``accounting``: the driver's accounts of processes
 * ``events``: events of GPUs
 
 ``call`` has the kinds of functions, and their arguments; ``board`` the devices by handle.
@@ -22,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from exporter.demo.machine import GpuState
-from exporter.demo.nvml import call, events, fields, gpm, gpu, health, links, parts
+from exporter.demo.nvml import accounting, call, events, fields, gpm, gpu, health, links, parts
 from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, GpuList, MigDevice
 from exporter.demo.nvml.call import Argument, Code, Function, RefusedError, known, numbers, refuse, require
 from exporter.demo.scenario import NvmlError, NvmlFault, NvmlHang, XidEvent
@@ -55,7 +56,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 FUNCTIONS |= gpu.FUNCTIONS | parts.FUNCTIONS | fields.FUNCTIONS | events.FUNCTIONS
-FUNCTIONS |= health.FUNCTIONS | links.FUNCTIONS | gpm.FUNCTIONS
+FUNCTIONS |= health.FUNCTIONS | links.FUNCTIONS | gpm.FUNCTIONS | accounting.FUNCTIONS
 # The branch of the driver that a function came with.
 _SINCE = {
     "nvmlDeviceGetNvLinkRemoteDeviceType": 470,
@@ -67,6 +68,7 @@ _SINCE = {
     "nvmlDeviceGetProcessesUtilizationInfo": 550,
     "nvmlDeviceGetVgpuInstancesUtilizationInfo": 550,
     "nvmlDeviceGetRepairStatus": 580,
+    "nvmlDeviceGetAccountingStats_v2": 610,
 }
 _AFTER_XIDS: Mapping[XidClass, RecoveryAction] = {"reset": "reset", "reboot": "reboot"}
 _NVLINK_XIDS = range(144, 151)

@@ -75,10 +75,6 @@ def _performance_state(device: GpuDevice) -> int:
     return 0 if device.state.utilization or has_hbm(device.spec) else RESTING
 
 
-def _accounting(device: GpuDevice) -> bool:
-    return device.spec.accounting and not device.spec.mig_enabled
-
-
 def _board_info(device: GpuDevice, key: str) -> str:
     return known(device.spec.board_info.get(key))
 
@@ -212,7 +208,6 @@ FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetUtilizationRates": record("whole gpu", "gpu memory", _utilization),
     "nvmlDeviceGetPerformanceState": numbers("gpu", _performance_state),
     "nvmlDeviceGetPersistenceMode": numbers("gpu", lambda device: device.spec.persistence),
-    "nvmlDeviceGetAccountingMode": numbers("gpu", _accounting),
     "nvmlDeviceGetDisplayActive": numbers("gpu", lambda device: device.spec.display_active),
     "nvmlDeviceGetEncoderUtilization": numbers("whole gpu", lambda device: _engine(device, ENCODING)),
     "nvmlDeviceGetDecoderUtilization": numbers("whole gpu", lambda device: _engine(device, DECODING)),

@@ -13,6 +13,7 @@ from typing import Any
 import pynvml
 
 from exporter.concurrency import HANGS, Watched
+from exporter.nvml.driver.accounting import ACCOUNTING
 from exporter.nvml.driver.binding import CORRECTED, to_python
 from exporter.nvml.driver.library import FINDING, PICKING, SLOT, error_name
 from exporter.nvml.driver.records import CORE, SHARED, Call, CallRecords
@@ -97,7 +98,9 @@ class Calls:
 
     def supports(self, device: str, name: str, *arguments: Any) -> bool:
         """Return whether a call with these arguments, without the device, may be supported."""
-        return hasattr(pynvml, name) and not self.records.has_refused(device, (name, arguments))
+        return (name in ACCOUNTING or hasattr(pynvml, name)) and not self.records.has_refused(
+            device, (name, arguments)
+        )
 
     def refused(self, device: str, name: str, *arguments: Any) -> None:
         """Remember that a device does not support a call with these arguments."""
@@ -124,7 +127,7 @@ class Calls:
         Raises DeviceLostError, DeviceSlowError and DriverGoneError: further calls would fail too.
         """
         call = (name, arguments[1:])
-        function = CORRECTED.get(name) or getattr(pynvml, name, None)
+        function = CORRECTED.get(name) or ACCOUNTING.get(name) or getattr(pynvml, name, None)
         if function is None or self.records.has_refused(device, call):
             return None
         try:

@@ -17,17 +17,20 @@ from exporter.model.bounds import IMPOSSIBLE_VALUE
 from exporter.model.readings import Profile, Traffic
 from exporter.nvml.driver.calls import Calls, DeviceHangsError
 from exporter.nvml.mig_layout import GpuLayout, MigIdentity
-from exporter.nvml.readings.answers import ask_until_refused, refusals
+from exporter.nvml.readings.answers import ask_until_refused, is_skipped, refusals
 from exporter.nvml.readings.gpm_metrics import (
     BYTES,
     OF_COMPUTE_INSTANCE,
     OF_GPU,
     OF_GPU_INSTANCE,
+    OF_GPU_WITHOUT_SWITCHES,
     MetricsRequest,
     first_known,
 )
+from exporter.nvml.readings.paths import GPU, name_of
 
 GROUP = "profiling"
+SWITCHES = (name_of(GPU.profiling), "context_switches")
 # Place of the calls that allocate buffers.
 ALLOCATION = "sample buffers"
 SUPPORT, SAMPLE, METRICS = "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
@@ -70,11 +73,12 @@ class SampleBuffers:
 class GpmReader:
     """Reads the profiling metrics of every device; keeps the buffers of those that exist.
 
-    ``clock`` (seconds) dates the samples.
+    ``clock`` (seconds) dates the samples. ``skip`` are readings that are not read, as for DeviceReader.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], skip: Collection[str] = ()) -> None:
         self._clock = clock
+        self._ids = OF_GPU_WITHOUT_SWITCHES if is_skipped(SWITCHES, skip) else OF_GPU
         # By uuid of the GPU or MIG device.
         self._buffers: dict[str, SampleBuffers] = {}
         self._supported: set[str] = set()
@@ -89,7 +93,7 @@ class GpmReader:
         if not self._supports(calls, uuid, handle):
             return None
         return self._read(
-            calls, uuid, uuid, OF_GPU, lambda sample: calls.ask(uuid, SAMPLE, handle, since=sample)
+            calls, uuid, uuid, self._ids, lambda sample: calls.ask(uuid, SAMPLE, handle, since=sample)
         )
 
     def read_migs(

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, get_args
 
 import pynvml
 
-from exporter.model.bounds import ALL_ONES, COUNTER, SHARE, Bound, rate_bound
-from exporter.model.readings import Activity, Cycles, Engine, Profile, ProfilePart, Traffic
+from exporter.model.bounds import ALL_ONES, COUNT, COUNTER, SHARE, Bound, rate_bound
+from exporter.model.readings import Activity, Cycles, Engine, Profile, ProfilePart, Switches, Traffic
 
 PERCENT = 1 / 100
 MEBIBYTES = float(1 << 20)
@@ -63,6 +63,11 @@ CYCLES: Mapping[int, Cycles] = MappingProxyType(
     }
 )
 BYTES: Mapping[int, Traffic] = MappingProxyType({255: "pcie_transmit", 256: "pcie_receive"})
+# Five numbers for each engine. Unlike the cycles below, these are not documented as counts since the boot: as
+# all others, they are of the time between the two samples. Cycles elapsed, cycles active and requests (170 to
+# 172) say no more than the share and the mean, and a count over an interval of any length is no gauge.
+ENGINE_SWITCHES: Mapping[int, Switches] = MappingProxyType({173: "cycles_per_request", 174: "active"})
+GRAPHICS_ENGINES, SWITCH_METRICS = 8, 5
 KINDS: tuple[ProfilePart, ...] = get_args(ProfilePart)
 COUNTED: frozenset[ProfilePart] = frozenset({"cycles", "bytes_total"})
 
@@ -72,7 +77,7 @@ class Metric(NamedTuple):
 
     # Field of Profile, and the key in it.
     kind: ProfilePart
-    name: str
+    name: Any
     factor: float  # factor to the unit of the field
     bound: Bound  # in that unit
 
@@ -86,11 +91,22 @@ METRICS: Mapping[int, Metric] = MappingProxyType(
         **{number: Metric("rates", name, MEBIBYTES, rate_bound(name)) for number, name in RATES.items()},
         **{number: Metric("cycles", name, 1, COUNTER) for number, name in CYCLES.items()},
         **{number: Metric("bytes_total", name, 1, COUNTER) for number, name in BYTES.items()},
+        **{
+            number + engine * SWITCH_METRICS: Metric(
+                "context_switches",
+                (engine, name),
+                *((PERCENT, SHARE) if name == "active" else (1, COUNT)),
+            )
+            for engine in range(GRAPHICS_ENGINES)
+            for number, name in ENGINE_SWITCHES.items()
+        },
     }
 )
 # Traffic is that of the whole GPU, and cycles of a part of it are undocumented. Memory and video engines
 # belong to a GPU instance, so compute instances that share one do not have them alone.
 OF_GPU = tuple(METRICS)
+# Without what no hardware has shown yet: a driver that refuses one id refuses all newer ones.
+OF_GPU_WITHOUT_SWITCHES = tuple(n for n, metric in METRICS.items() if metric.kind != "context_switches")
 OF_GPU_INSTANCE = tuple(n for n, metric in METRICS.items() if metric.kind in ("active", "engines"))
 OF_COMPUTE_INSTANCE = tuple(
     n for n in OF_GPU_INSTANCE if METRICS[n].kind != "engines" and METRICS[n].name != "dram"

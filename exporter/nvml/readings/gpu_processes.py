@@ -201,6 +201,7 @@ class ListTrust(NamedTuple):
     # Whether the pids in its lists, and in its samples, are those of the exporter.
     lists: bool = True
     samples: bool = True
+    accounts: bool = True  # whether the pids of its accounting are
     hidden: str = ""  # why an empty list proves nothing: the driver may hide processes; "" if it does not
 
 
@@ -215,7 +216,7 @@ def list_trust(driver: DriverInfo, *, machine: bool, mode_failed: bool) -> ListT
     if mode is not None and mode.enabled and not mode.developer_tools:
         hidden = CONFIDENTIAL_LISTS
     number = branch_of(driver.driver_version) or 0
-    return ListTrust(machine or number >= LISTS_SINCE, machine or number >= SAMPLES_SINCE, hidden)
+    return ListTrust(machine or number >= LISTS_SINCE, machine or number >= SAMPLES_SINCE, machine, hidden)
 
 
 def trusted(reading: GpuReading, trust: ListTrust) -> GpuReading:

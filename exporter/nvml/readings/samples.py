@@ -32,6 +32,9 @@ class SampleReader:
         # Timestamp of the newest sample, by GPU uuid, in microseconds.
         self._newest: dict[str, int] = {}
         self._clock_offset = _clock_offset()
+        # Seconds from the newest sample to the last read, and those of the read before, by GPU uuid.
+        self._behind: dict[str, float] = {}
+        self._overlap: dict[str, float] = {}
         self._set_back = False
         self._ignored: dict[str, set[int]] = {}
 
@@ -65,11 +68,20 @@ class SampleReader:
         latest = latest_time()
         plausible = (sample.timeStamp for sample in fresh if sample.timeStamp <= latest)
         self._newest[uuid] = max(plausible, default=since)
+        self._overlap[uuid] = self._behind.get(uuid, 0.0)
+        self._behind[uuid] = max(time.time() - self._newest[uuid] / 1e6, 0.0)
         return sorted(fresh, key=lambda sample: (sample.timeStamp <= latest, sample.timeStamp))
+
+    def overlap(self, uuid: str) -> float:
+        """Return how many seconds of the last read were before the read before it.
+
+        Only a sample with activity has a timestamp. Of the time after it, the next read is a mean, too.
+        """
+        return self._overlap.get(uuid, 0.0)
 
     def keep_only(self, gpus: Collection[str]) -> None:
         """Drop the state of all other GPUs."""
-        keep_only(gpus, self._newest, self._ignored, self._read)
+        keep_only(gpus, self._newest, self._ignored, self._read, self._behind, self._overlap)
 
     def _check_clock(self) -> None:
         """Start over if the wall clock was set back: new samples would look older than the last ones."""

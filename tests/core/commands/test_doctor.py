@@ -37,7 +37,7 @@ LACKING = {
     | {"XID and other events", "vGPU"},
 }
 # The first poll has no value of a profiling metric yet.
-GROUPS_OF_FEW = {"C2C", "protected memory", "PCIe throughput", "profiling metrics"}
+GROUPS_OF_FEW = {"accounting", "C2C", "protected memory", "PCIe throughput", "profiling metrics"}
 FEW = [
     *sorted(UNWELL.keys() - {"elastic-gpu"}),
     *LACKING,

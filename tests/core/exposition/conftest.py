@@ -36,6 +36,7 @@ from exporter.model import (
 )
 from exporter.model.balances import ALLOCATION_CLASSES, NANOSECONDS, USE_CLASSES, Balances
 from exporter.model.mig_profiles import MigProfile, MigProfiles
+from exporter.model.snapshot import Disagreement
 from tests.core.exposition.everything import COSTS, MIG_READINGS, NOW, READINGS, WITHOUT_COUNTERS, events
 
 GIB = 1024**3
@@ -101,6 +102,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         unattributed_memory=GIB // 2,
         unattributed_utilization=0.02,
         unattributed_energy_joules=12.5,
+        disagreement=Disagreement(0.02, 0.1),
         balances=BALANCES,
         watched=True,
         events=events(uuid, "MIG-a" if sharing == "mig" else ""),

@@ -20,6 +20,10 @@ from tests.core.exposition.dcgm_node import EVERYTHING, NOW
 from tests.core.exposition.dcgm_node import PROFILE as WITHOUT_ENGINES
 
 PROFILE = replace(WITHOUT_ENGINES, engines={"encoder": 0.1, "decoder": 0.2, "jpeg": 0.3, "ofa": 0.4})
+WITH_SWITCHES = replace(
+    PROFILE,
+    context_switches={(0, "cycles_per_request"): 9e4, (0, "active"): 0.125},
+)
 
 # What the rows of GPUs in tests set by themselves.
 _OF_ROWS = {
@@ -37,7 +41,7 @@ _PLAIN = {
 # The readings that DCGM's names print, and all others.
 READINGS: dict[str, Any] = {name: value for name, value in _PLAIN.items() if name not in _OF_ROWS} | {
     "encoder_sessions": EncoderSessions(count=2, average_fps=60, average_latency_microseconds=1500),
-    "profiling": PROFILE,
+    "profiling": WITH_SWITCHES,
     "temperature_margin_celsius": 31,
     "traffic_bytes": {
         "pcie_transmit": 10,
@@ -102,7 +106,7 @@ READINGS: dict[str, Any] = {name: value for name, value in _PLAIN.items() if nam
 WITHOUT_COUNTERS: dict[str, Any] = {"traffic_bytes": {}, "profiling": replace(PROFILE, bytes_total={})}
 
 MIG_READINGS: dict[str, Any] = {
-    "profiling": PROFILE,
+    "profiling": WITH_SWITCHES,
     "bar1": Bar1(total=128 << 20, used=1 << 20),
     "engines": {"copy": 3, "encoder": 0, "decoder": 2, "jpeg": 1, "ofa": 1},
     "utilization_percent": 44,

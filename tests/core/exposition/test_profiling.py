@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from exporter.metrics import Family
 from exporter.metrics.profiling import GPU_PROFILING, MIG_PROFILING
 from exporter.model import GpuIdentity, GpuReading, GpuRow, MigReading, Profile
 
@@ -21,7 +22,7 @@ def printed(row, families=GPU_PROFILING) -> dict:
     """Return the values of the families for a row: numbers, and the labels of info families."""
     values = {}
     for family in families:
-        value = list(family.samples(row)) if family.type == "info" else family.value(row)
+        value = family.value(row) if isinstance(family, Family) else list(family.samples(row))
         values |= {family.name: value} if value not in (None, []) else {}
     return values
 
@@ -58,11 +59,11 @@ def test_bytes_of_a_profile_never_replace_those_of_the_driver():
     assert printed(gpu(traffic_bytes={"pcie_receive": 3})) == {"gpuslice_gpu_pcie_receive_bytes_total": 3}
 
 
-def test_a_mig_device_has_the_families_of_a_gpu_except_links_and_cycles():
+def test_a_mig_device_has_the_families_of_a_gpu_except_links_cycles_and_switches():
     names = {
         family.name.replace("_gpu_", "_mig_")
         for family in GPU_PROFILING
-        if not re.search("_bytes_|_cycles_", family.name)
+        if not re.search("_bytes_|_cycles_|_context_switch_", family.name)
     }
     assert {family.name for family in MIG_PROFILING} == names
     reading = MigReading(uuid="MIG-a", gi=1, ci=0, profiling=Profile(source="dcgm", active={"dram": 0.2}))

@@ -33,7 +33,7 @@ BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_s
 COUNTS = re.compile(
     r"_(up|slices|unhealthy|cordoned|allocated|holders|processes|multiprocessors|success|available|unreadable|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_(nvlinks|c2c_links)(_active)?$"
-    r"|_(labels|pods|rows|banks|pages|instances|pending|failure|engines|sessions|unsupported)$"
+    r"|_(labels|pods|rows|banks|pages|instances|pending|failure|engines|sessions|unsupported|cycles)$"
     r"|_(enabled|active|state|mode|action|condition|watched|licensed|blind|problem|ready)$"
 )
 

@@ -11,6 +11,7 @@ MASKED = {
     "gpuslice_allocations_timestamp_seconds",
     "gpuslice_collector_duration_seconds",
     "gpuslice_collector_last_success_timestamp_seconds",
+    "gpuslice_gpu_attribution_disagreement_explained_ratio",
     "gpuslice_gpu_read_timestamp_seconds",
     "gpuslice_gpu_slow_read_timestamp_seconds",
     "gpuslice_gpu_xid_last_timestamp_seconds",

@@ -72,6 +72,11 @@ class Driver:
         if self.library.opened:
             self.library.list_again()
 
+    def go_on(self, *gpus: dict[str, Any], **parts: Any) -> None:
+        """Replace what the GPUs and their processes are, and let the hardware run for a second."""
+        self._scenario = _scenario(gpus, parts)
+        self.advance(1.0)
+
     def fail(self, code: str, function: str | None = None, device: str | None = None) -> None:
         """Answer calls with an NVML error, in addition to those that fail already."""
         fault = NvmlError(kind="nvml_error", code=code, function=function, device=device)

@@ -55,7 +55,7 @@ def cut(*, busy: bool = False) -> Driver:
         (whole, False, "standard", 2_650),
         # With compute processes, there may be MPS clients, whose list is then read.
         (whole, True, "standard", 2_750),
-        (cut, False, "core", 4_110),
+        (cut, False, "core", 4_120),
         (cut, True, "standard", 5_940),
         (cut, True, "full", 5_940),
     ],

@@ -125,6 +125,7 @@ def test_every_metric_of_a_gpu(node: Callable[..., Node]):
     ratio = profile.cycles["sm_active"] / profile.cycles["sm_elapsed"]
     assert ratio == pytest.approx(profile.active["sm"])
     assert all(isinstance(count, int) for count in profile.cycles.values())
+    assert profile.context_switches == {(0, "active"): 0}
 
 
 def test_two_sweeps_within_100_ms_share_an_answer(node: Callable[..., Node]):

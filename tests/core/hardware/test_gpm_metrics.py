@@ -15,6 +15,7 @@ from exporter.nvml.readings.gpm_metrics import (
     METRICS,
     OF_COMPUTE_INSTANCE,
     OF_GPU,
+    OF_GPU_WITHOUT_SWITCHES,
     decode,
     first_known,
 )
@@ -66,12 +67,32 @@ def test_engines_of_one_kind_are_averaged():
     }
 
 
+def test_context_switches_are_by_engine():
+    """Five numbers for each of eight engines from 170 on; what cannot be is left out."""
+    values = [(173, 90_000.0), (174, 12.5), (174 + 35, 250.0), (173 + 35, 7.0), (173 + 5, math.nan)]
+    assert decoded(values).context_switches == {
+        (0, "cycles_per_request"): 90_000,
+        (0, "active"): 0.125,
+        (7, "cycles_per_request"): 7,
+    }
+
+
+def test_context_switches_are_asked_for_on_request_only():
+    """A driver that refuses their ids refuses all newer ones with them."""
+    meter = Meter({GRAPHICS: 50.0, ENCODER: 10.0}, last=169)
+    meter.reader = GpmReader(ticking(), ("profiling.context_switches",))
+    meter.read()
+    meter.read()
+    assert meter.asked == [len(OF_GPU_WITHOUT_SWITCHES), len(first_known(OF_GPU))]
+    assert set(OF_GPU) - set(OF_GPU_WITHOUT_SWITCHES) == {n for n in range(170, 210) if n % 5 in (3, 4)}
+
+
 def test_a_profile_without_answers_is_empty():
     assert decoded([]) == Profile(source="gpm")
 
 
 def test_every_metric_is_requested_once():
-    assert len(OF_GPU) == len(set(OF_GPU)) == len(METRICS) <= 97
+    assert len(OF_GPU) == len(set(OF_GPU)) == len(METRICS) <= 210
     assert all(type(number) is int for number in OF_GPU)
     assert set(OF_COMPUTE_INSTANCE) < set(OF_GPU)
 

@@ -44,5 +44,7 @@ def test_host_pids_are_used_in_the_pid_namespace_of_the_host(version):
 @pytest.mark.parametrize("version", [None, "", "unknown", ".1", "²"])
 def test_without_a_driver_version_pids_are_not_trusted(version):
     driver = DriverInfo(driver_version=version)
-    assert list_trust(driver, machine=False, mode_failed=False) == ListTrust(lists=False, samples=False)
+    assert list_trust(driver, machine=False, mode_failed=False) == ListTrust(
+        lists=False, samples=False, accounts=False
+    )
     assert list_trust(driver, machine=True, mode_failed=False) == ListTrust()

@@ -15,7 +15,6 @@ from exporter.nvml.readings.samples import SampleReader
 from tests.core.hardware.making import ticking
 from tests.core.hardware.tiny import (
     HANDLE,
-    NOT_AVAILABLE,
     answers,
     fills,
     installed,
@@ -42,12 +41,11 @@ def test_a_success_raised_as_an_error_means_no_samples():
 
 
 def test_a_typeerror_of_the_binding_costs_that_answer():
-    """It adds up a sentinel."""
-    name = "nvmlDeviceGetAccountingStats"
-    calls = installed(**{name: fills(maxMemoryUsage=NOT_AVAILABLE)})
+    name = "nvmlDeviceGetMemoryInfo"
+    calls = installed(**{name: answers(0)})
     with pytest.raises(TypeError):
-        pynvml.nvmlDeviceGetAccountingStats(HANDLE, 7)
-    assert calls.ask("", name, HANDLE, 7) is None
+        pynvml.nvmlDeviceGetMemoryInfo(HANDLE, version="no number")
+    assert calls.ask("", name, HANDLE, "no number") is None
     assert calls.records.errors == {("", name, "TypeError"): 1}
 
 

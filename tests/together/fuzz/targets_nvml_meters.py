@@ -1,5 +1,6 @@
 """The driver's profiling metric: what two samples of it tell, whatever numbers it puts there."""
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable
@@ -12,10 +13,11 @@ from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
 from exporter.demo.scenario import Scenario
 from exporter.demo.scenario.catalog import parse
-from exporter.model import Profile
+from exporter.model import GpuIdentity, GpuReading, ProcessAccounts, Profile
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.mig import MigReader
 from exporter.nvml.mig_layout import LayoutReader
+from exporter.nvml.readings.accounting import AccountReader
 from exporter.nvml.readings.gpm import GpmReader
 from exporter.nvml.readings.gpu_processes import ProcessLists
 from tests.core.hardware.making import WALL, gpu, instance, process, ticking
@@ -25,6 +27,7 @@ from tests.together.fuzz.target import Target
 from tests.together.fuzz.targets_nvml import WORDS, seeds
 
 NODE = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
+NEWEST = NODE | {"driver_version": "615.20", "nvml_version": "13.615.20"}
 FIRST = instance("first", 1, ci=0, profile="1c.3g.8gb", memory_bytes="8 GiB", start=0, size=4)
 SECOND = FIRST | {"uuid": "MIG-second", "ci": 1, "profile": "2c.3g.8gb"}
 SINGLE = instance("single", 5, start=5)
@@ -134,7 +137,59 @@ def _seeds() -> list[bytes]:
     return [*seeds(14, 4, head=b"w"), *seeds(30, 8, head=b"c"), *spoilt]
 
 
+def _accounted() -> tuple[FakeNvml, Spoiled, list[tuple[GpuState, ...]]]:
+    """Return a driver with accounting and its hardware before, while and after a second process runs."""
+    board = BOARDS[b"w"] | {"accounting": True}
+    machine, states = Machine(), []
+    for seconds, pids in enumerate([(41,), (41, 42), (41, 42), (41,)]):
+        processes = [process(pid, "GPU-a", load={"high": 50}) for pid in pids]
+        told = {"name": "test", "node": NEWEST, "gpus": [board], "host_processes": processes}
+        scenario = parse(json.dumps(told))
+        states.append(machine.step(present(scenario, seconds), WALL + seconds))
+    fake = FakeNvml(scenario.node)
+    fake.show(states[0])
+    return fake, Spoiled(fake, still=False), states
+
+
+ACCOUNTED = Renewed(_accounted)
+
+
+def _accounts(content: bytes) -> Any:
+    """Read the accounts of a GPU in two sweeps."""
+    fake, spoiled, states = ACCOUNTED()
+    reader, read = AccountReader(), []
+    with spoiled.opened(content) as calls, contextlib.suppress(DeviceLostError):
+        for sweep, state in ((1, states[0]), (2, states[-1])):
+            fake.show(state)
+            reading = GpuReading(
+                identity=GpuIdentity(uuid="GPU-a", index=0),
+                sweep=sweep,
+                boot_seconds=float(sweep * WINDOW_SECONDS),
+                accounting=True,
+            )
+            read.append(reader.read(calls, spoiled.handles["GPU-a"], reading, WALL))
+    return read
+
+
+def _check_accounts(read: list[ProcessAccounts | None]) -> None:
+    known = [account for accounts in read if accounts is not None for account in accounts.by_pid.values()]
+    for account in known:
+        seconds = account.gpu_seconds
+        if not math.isfinite(account.started) or not (seconds is None or 0 <= seconds < 100):
+            raise BrokenPromiseError(f"no account: {account}")
+
+
 TARGETS = (
+    Target(
+        name="nvml-accounts",
+        covers=("exporter.nvml.readings.accounting", "exporter.nvml.driver.accounting"),
+        seeds=lambda: [b"", *seeds(14, 4)],
+        decode=_accounts,
+        refuses=(DriverGoneError,),
+        check=_check_accounts,
+        words=WORDS,
+        cost=4,
+    ),
     Target(
         name="nvml-gpm",
         covers=("exporter.nvml.readings.gpm", "exporter.nvml.readings.gpm_metrics"),
