@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from exporter.attribution.owners import Owned
@@ -21,6 +21,7 @@ from exporter.model import (
     only,
     total,
 )
+from exporter.model.memory_limits import Charge
 from exporter.model.mig_geometry import compute_part
 
 # Below this share, utilization of a device does not contradict idle processes: the periods differ.
@@ -47,6 +48,9 @@ class DeviceReading:
     utilization: Mapping[int, float | None] | None  # pid → percent of the physical GPU
     # Processes that computed since the last poll and that no list has: they have no kind.
     unlisted: tuple[DeviceProcess, ...] = ()
+    # What cgroups meter of each container, and the memory that can be charged to all, in bytes.
+    charges: Mapping[ContainerRef, Charge] = field(default_factory=dict)
+    most: int | None = None
 
     @property
     def all_processes(self) -> tuple[DeviceProcess, ...]:

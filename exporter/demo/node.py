@@ -38,6 +38,7 @@ class Paths:
     pod_log_dir: Path = Path("var/log/pods")
     proc_root: Path = Path("proc")
     sys_root: Path = Path("sys")
+    cgroup_root: Path = Path("sys/fs/cgroup")
     hami_root: Path = Path("usr/local/vgpu")
     hami_vnpu_root: Path = Path("usr/local/hami-vnpu-core")
     cgpu_root: Path = Path("proc/cgpu_km")

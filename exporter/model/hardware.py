@@ -12,6 +12,7 @@ from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import (
     Bar1,
     C2c,
+    CgroupMemory,
     Clock,
     Ecc,
     EncoderSessions,
@@ -201,6 +202,8 @@ class GpuReading:
     processes: tuple[DeviceProcess, ...] | None = None  # None if unknown, empty if there are none
     # By pid, percent of time with a kernel running; None for implausible samples. Absent pids did not run.
     process_utilization: Mapping[int, float | None] | None = None
+    # Memory of cgroups that the driver limits itself (``misc``), by the cgroup's directory.
+    cgroup_memory: Mapping[str, CgroupMemory] = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()  # calls that this GPU or its driver does not have
     # Readings that were not read, as no chosen series needs them: dotted paths of this record.
     skipped: frozenset[str] = frozenset()

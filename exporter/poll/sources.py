@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from exporter.nvml import NvmlOptions, NvmlSource
 from exporter.poll.budget import Budget
 from exporter.poll.collector import Collector
 from exporter.poll.file_readers import (
+    CgroupReader,
     HostDeviceReader,
     JobFileReader,
     ProcessReader,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 # Failures of NVML's collector on a node without NVIDIA GPUs.
 NO_DRIVER = frozenset({"LibraryNotFound", "DriverNotLoaded"})
+# The branch of the driver with memory limits of cgroups.
+FIRST_WITH_MEMORY_LIMITS = 615
 NO_LISTS = "the driver reports no process lists; see gpuslice_nvml_errors_total, and doctor"
 
 
@@ -63,6 +66,8 @@ class Sources:
         self.cluster = Cluster(
             settings.node_name, access(settings.kubernetes_api, settings.kubeconfig), self.release.set_labels
         )
+        # Directories of the cgroups that the driver is asked about, by UUID of the GPU; set after each poll.
+        self.limited_cgroups: Mapping[str, Sequence[str]] = {}
         self.nvml = NvmlSource(self._nvml_options(settings, nvml_library, skip), self.wake)
         self.amd = AmdSource(
             AmdOptions(
@@ -89,6 +94,7 @@ class Sources:
         )
         self.own_uid = os.environ.get("POD_UID") or ""  # uid of our own pod, "" outside a pod
         self.processes = ProcessReader(settings.proc_root, self.own_uid)
+        self.cgroups = CgroupReader(settings.cgroup_root, settings.proc_root, self.own_uid)
         self.host_devices = HostDeviceReader(settings.sys_root)
         self.files = SharingFileReader(_roots(settings))
         self.jobs = None if settings.job_mapping_dir is None else JobFileReader(settings.job_mapping_dir)
@@ -104,6 +110,7 @@ class Sources:
             clock=self.clock,
             machine_pids=lambda: counts_machine_pids(settings.proc_root),
             released=self.release.reason,
+            limited_cgroups=lambda: self.limited_cgroups,
             call_timeout=self.budget.call_timeout,
             gpu_budget=self.budget.gpu,
         )
@@ -116,8 +123,8 @@ class Sources:
         """Shut the driver down, and stop all threads; does not wait for a source that hangs."""
         await self.pod_resources.close()
         await self.names.close()
-        readers = self.kubelet_socket, self.processes, self.host_devices, self.files, self.jobs, self.dcgm
-        for reader in readers:
+        readers = self.kubelet_socket, self.processes, self.cgroups, self.host_devices, self.files
+        for reader in (*readers, self.jobs, self.dcgm):
             if reader is not None:
                 reader.close()
         await asyncio.gather(self.cluster.close(), self.release.close())
@@ -217,6 +224,14 @@ class Devices:
         # A list that has not answered may still have them.
         still = [pids & lists.get(uuid, pids) for uuid, pids in listed.items()]
         return frozenset().union(*listed.values()).difference(*still)
+
+    def asked_about_cgroups(self) -> frozenset[str]:
+        """Return the PCI addresses of the GPUs whose driver can be asked about memory limits of cgroups."""
+        branch = (self.latest().driver.driver_version or "").partition(".")[0]
+        if not branch.isdecimal() or int(branch[:9]) < FIRST_WITH_MEMORY_LIMITS:
+            return frozenset()
+        gpus = (gpu for gpu in self._read() if gpu.identity.vendor == "nvidia" and not gpu.mig_enabled)
+        return frozenset(gpu.identity.pci_bus_id for gpu in gpus)
 
     def late(self) -> frozenset[str]:
         """Return the uuids of the GPUs that were last read before this poll began."""
