@@ -102,7 +102,10 @@ class CgroupIndex:
         if gpu.mig_enabled:
             return {}
         metered = {place: each for place in self._places if (each := self._metered(place, gpu)) is not None}
-        active = [place for place, each in metered.items() if each.used != 0 or each.limited]
+        # A limit above may be that of the pod, whose sandbox has it, too.
+        active = [
+            place for place, each in metered.items() if each.used != 0 or (each.limited and not each.above)
+        ]
         by_ref, unsure, strays = self._owned(active, holders, unnamed)
         for ref in holders:
             idle = self._idle(ref, metered) if ref not in by_ref and ref.pod_name not in unsure else ()

@@ -47,10 +47,10 @@ def path(pod, number=0):
     return f"{pod_path(pod)}/{cid(pod, number)}"
 
 
-def group(at, used=0, soft=0, hard=None, places=(), pci=PCI):
+def group(at, used=0, soft=0, hard=None, places=()):
     """Return a cgroup with memory of the GPU."""
     return Cgroup(
-        path=at, places=tuple(places), memory={pci: CgroupMemory(used=used, guaranteed=soft, limit=hard)}
+        path=at, places=tuple(places), memory={PCI: CgroupMemory(used=used, guaranteed=soft, limit=hard)}
     )
 
 
@@ -167,6 +167,12 @@ def test_a_limit_above_the_container_is_in_force_on_all_below():
     above = group(pod_path("a"), 3 * GIB, hard=6 * GIB, places=[(uid("a"), "")])
     a = row(shared(tree(of("a", 3 * GIB), of("b"), above)), "a")
     assert (a.memory_limit, a.memory_entitled, a.isolation) == (6 * GIB, 6 * GIB, "hard")
+
+
+def test_the_sandbox_below_the_limit_of_a_pod_is_no_other_container():
+    above = group(pod_path("a"), 3 * GIB, hard=6 * GIB, places=[(uid("a"), "")])
+    a = row(shared(tree(of("a", 3 * GIB), of("a", 0, number=7), of("b"), above)), "a")
+    assert (a.memory_used, a.memory_limit, a.isolation) == (3 * GIB, 6 * GIB, "hard")
 
 
 def test_the_lowest_limit_of_a_line_counts():
