@@ -54,6 +54,7 @@ def limited(row: ContainerRow, has: Entitlement, charge: Charge | None, *, holds
         memory_charged=charge.used,
         memory_guaranteed=charge.guaranteed,
         memory_limit=charge.limit,
+        memory_limit_above=charge.above,
     )
     if charge.limit is None or charge.shared or not holds:
         return row

@@ -157,7 +157,12 @@ class CgroupIndex:
             used = None
         ceiling = limited.guaranteed if limited.limit is None else min(limited.guaranteed, limited.limit)
         return Charge(
-            backend=limited.backend, used=used, guaranteed=ceiling, limit=limited.limit, shared=shared
+            backend=limited.backend,
+            used=used,
+            guaranteed=ceiling,
+            limit=limited.limit,
+            above=bool(limited.above),
+            shared=shared,
         )
 
     def _is_below(self, place: Place, path: str) -> bool:

@@ -47,7 +47,8 @@ class Charge:
     used: int | None
     guaranteed: int | None = None  # soft limit; None if no limit is set
     limit: int | None = None  # hard limit; None if none is set
-    shared: bool = False  # whether the hard limit is one for several containers together
+    above: bool = False  # whether the hard limit is that of a cgroup above the container's
+    shared: bool = False  # whether it is one for several containers together
 
     @property
     def zone(self) -> Zone | None:

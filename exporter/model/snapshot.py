@@ -80,6 +80,7 @@ class ContainerRow:
     memory_charged: int | None = None
     memory_guaranteed: int | None = None  # soft limit
     memory_limit: int | None = None  # hard limit; it may be one for several containers together
+    memory_limit_above: bool = False  # whether that is of a cgroup above the container's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
