@@ -124,7 +124,8 @@ def with_limits(drawn: Bar, limits: Mapping[str, float]) -> Bar:
         segments=tuple(each._replace(x=each.x * part, width=each.width * part) for each in drawn.segments),
         tick=end if drawn.tick is None else drawn.tick * part,
         size=full,
-        thresholds=tuple(Threshold(look, _FULL * size / full) for look, size in limits.items()),
+        # Quotients of floats may exceed 1 by rounding.
+        thresholds=tuple(Threshold(look, min(_FULL * size / full, _FULL)) for look, size in limits.items()),
     )
 
 
