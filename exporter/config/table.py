@@ -203,10 +203,7 @@ class Settings:
         commands=MACHINE_COMMANDS,
     )
     runai_root: Path = option(
-        PATH,
-        "Directory in which run:ai keeps the usage of pods.",
-        default="/runai",
-        commands=MACHINE_COMMANDS,
+        PATH, "Directory in which run:ai keeps use by pod.", default="/runai", commands=MACHINE_COMMANDS
     )
     resource_pattern: tuple[re.Pattern[str], ...] = option(
         PATTERN,
