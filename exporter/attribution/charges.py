@@ -95,11 +95,11 @@ class CgroupIndex:
     def charges(
         self, gpu: GpuReading, holders: Collection[ContainerRef], unnamed: Collection[str]
     ) -> dict[ContainerRef, Charge]:
-        """Return what is charged to each container on a GPU without MIG devices.
+        """Return what is charged to each container on a GPU that answers and has no MIG devices.
 
         ``unnamed`` are uids of pods that are not named by elimination.
         """
-        if gpu.mig_enabled:
+        if gpu.mig_enabled or not gpu.up:
             return {}
         metered = {place: each for place in self._places if (each := self._metered(place, gpu)) is not None}
         # A limit above may be that of the pod, whose sandbox has it, too.

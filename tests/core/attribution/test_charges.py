@@ -340,6 +340,25 @@ def test_mig_devices_have_no_limits():
     assert index.to_ask(replace(reading), HoldingsIndex(Holdings(known=True))) == ()
 
 
+def test_use_on_a_gpu_that_is_lost_is_absent():
+    a = row(shared(tree(of("a", 3 * GIB, hard=4 * GIB), of("b")), the_gpu(up=False, memory=None)), "a")
+    assert (a.memory_used, a.memory_limit, a.memory_charged) == (None, None, None)
+
+
+def test_the_kernel_meters_gpus_of_every_maker():
+    amd = GpuIdentity(uuid=UUID, index=0, model="MI210", vendor="amd", pci_bus_id="0000:02:00.0")
+    index = CgroupIndex(
+        node(tree(of("a", 3 * GIB, soft=GIB, hard=4 * GIB), of("h", 0, hard=GIB), own=[path("h")]))
+    )
+    charge = index.charges(gpu(identity=amd), [ContainerRef("ml", "a", "main")], ())[
+        ContainerRef("ml", "a", "main")
+    ]
+    assert (charge.used, charge.guaranteed, charge.limit, charge.zone) == (3 * GIB, GIB, 4 * GIB, "borrowing")
+    # Its driver reports the device whatever the limits of the reader, and has no call for limits.
+    assert not index.limits_exporter(gpu(identity=amd))
+    assert index.to_ask(gpu(identity=amd), HoldingsIndex(Holdings(known=True))) == ()
+
+
 # The driver's own backend, ``misc``.
 
 
