@@ -203,7 +203,7 @@ def _use(scene: Scene) -> Iterator[Notice]:
         reason = node.process_view_reason or "host processes are not visible; set hostPID: true"
         charged = any(row.memory_source == "cgroup" for row in scene.snapshot.containers)
         title = f"Per-container {'compute' if charged else 'usage'} on shared devices is not known"
-        yield Notice("bad", title, f"{_CHARGED if charged else ''}{reason}", _doctor(scene))
+        yield Notice("bad", title, f"{_CHARGED}{capitalized(reason)}" if charged else reason, _doctor(scene))
     titles = {
         "processes": "Processes cannot be matched to pods",
         "identity": "Processes cannot be matched to pod names",
