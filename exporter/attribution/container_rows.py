@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.attribution.audit import Audit, audit, with_unseen, without_other_places
+from exporter.attribution.cgroup_use import limited, with_charges
 from exporter.attribution.closure import closure_of, related, with_unlisted
 from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import Owned, owners
@@ -89,7 +90,8 @@ class DeviceJoin:
         """Return one row for each container that holds or uses the device."""
         held = self.held.on(device.key)
         owned = Owned()
-        if self.workloads.process_view and device.processes is not None:
+        seen = self.workloads.process_view and device.processes is not None
+        if seen:
             device = with_unlisted(device, self.workloads)
             workloads = without_other_places(device, self.workloads)
             owned = owners(device.all_processes, held, workloads, self.unnamed)
@@ -98,10 +100,11 @@ class DeviceJoin:
         else:
             uses = use_without_processes(device, held)
         used = device.memory.used if device.memory is not None else None
-        rows = [
-            self._row(device, ref, use, owned.pod_uids.get(ref))
-            for ref, use in with_meters(uses, held, used).items()
-        ]
+        meters = meters_of(held)
+        uses = with_meters(uses, meters, used)
+        most = device.most if used is None else used
+        shown = with_charges(uses, device.charges, meters, most=most, seen=seen)
+        rows = [self._row(device, ref, use, owned.pod_uids.get(ref)) for ref, use in shown.items()]
         rows = _with_known_isolation(rows)
         self.containers += rows
         return rows
@@ -128,8 +131,9 @@ class DeviceJoin:
 
     def _row(self, device: DeviceReading, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         has = self.held.entitlement(device.key, device.sharing, ref)
-        slices_known = self.confirmed or ref in self.held.on(device.key)
-        return ContainerRow(
+        holds = ref in self.held.on(device.key)
+        slices_known = self.confirmed or holds
+        row = ContainerRow(
             holder=ref,
             device=device.key,
             resource=has.resource,
@@ -148,6 +152,8 @@ class DeviceJoin:
             claims=has.claims,
             health=has.health,
         )
+        contested = ref in self.held.holdings.contested.get(device.key, ())
+        return limited(row, has, device.charges.get(ref), holds=holds and not contested)
 
 
 def _with_known_isolation(rows: list[ContainerRow]) -> list[ContainerRow]:
@@ -165,20 +171,23 @@ def _with_known_isolation(rows: list[ContainerRow]) -> list[ContainerRow]:
     return [replace(row, isolation=isolation) if row.isolation == "hard" else row for row in rows]
 
 
+def meters_of(held: Mapping[ContainerRef, Sequence[Holding]]) -> dict[ContainerRef, Meter]:
+    """Return the meter of each container that has one: one for a device, however many resources hold it."""
+    first = {
+        ref: next((holding.meter for holding in holdings if holding.meter), None)
+        for ref, holdings in held.items()
+    }
+    return {ref: meter for ref, meter in first.items() if meter is not None}
+
+
 def with_meters(
-    uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]], used: int | None
+    uses: Mapping[ContainerRef, Use], meters: Mapping[ContainerRef, Meter], used: int | None
 ) -> dict[ContainerRef, Use]:
     """Return ``uses`` with the sums of metered containers replaced by their meter's figures.
 
     ``used``: bytes in use on the device, as the driver reports them.
     """
     room = None if used is None else used - sum(use.memory or 0 for use in uses.values())
-    # One for each device, however many resources hold it.
-    meters = {
-        ref: meter
-        for ref, holdings in held.items()
-        if (meter := next((holding.meter for holding in holdings if holding.meter), None)) is not None
-    }
     pods = {(ref.namespace, ref.pod) for ref in meters}
     result = dict(uses)
     for ref, use in uses.items():

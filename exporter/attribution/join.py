@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from exporter.attribution import use
 from exporter.attribution.audit import Audit
+from exporter.attribution.charges import CgroupIndex
 from exporter.attribution.container_rows import DeviceJoin
 from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
 from exporter.attribution.owners import ambiguous, lists_users, lists_users_of
@@ -64,7 +65,7 @@ def attribute(
     unnamed = ambiguous(ordered, held, workloads) | workloads.superseded
     held_at_reading = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)
     devices = DeviceJoin(held=held, workloads=workloads, unnamed=unnamed, confirmed=confirmed)
-    join = _Join(held, devices, stale, held_at_reading)
+    join = _Join(held, devices, stale, held_at_reading, CgroupIndex(workloads))
     gpu_rows = [join.gpu(gpu) for gpu in ordered]
     gpu_rows += [join.unread(identity) for identity in held.holdings.unread]
     return Attribution(
@@ -86,6 +87,7 @@ class _Join:
     devices: DeviceJoin
     stale: Collection[str]
     held_at_reading: Mapping[str, HoldingsIndex]
+    cgroups: CgroupIndex
     migs: list[MigRow] = field(default_factory=list)
     inconsistent: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -135,6 +137,8 @@ class _Join:
             processes=reading.processes,
             utilization=use.plausible_utilization(reading.process_utilization, own),
             accounts=gpu.process_accounts if mig is None else None,
+            charges={} if mig else self.cgroups.charges(gpu, self.held.on(key), self.devices.unnamed),
+            most=self.cgroups.capacity(gpu),
         )
         return replace(device, accounts=None) if device.accounts and use.by_mps(device) else device
 
@@ -175,7 +179,7 @@ class _Join:
             sharing=mode,
             slices=self._slices(keys) if listed else (),
             holders=self._holder_count(keys) if listed else None,
-            memory_entitled=self._memory_entitled(keys) if listed else None,
+            memory_entitled=self._memory_entitled(keys, rows) if listed else None,
             unattributed_memory=self._memory_rest(whole, gpu.memory.used if gpu.memory else None, rows),
             unattributed_utilization=_utilization_rest(used, rows),
             mig_slices_used=used_slices,
@@ -208,11 +212,10 @@ class _Join:
             return None
         return len({holder for key in keys for holder in self.held.on(key)})
 
-    def _memory_entitled(self, keys: Collection[DeviceKey]) -> int | None:
+    def _memory_entitled(self, keys: Collection[DeviceKey], rows: Iterable[ContainerRow]) -> int | None:
         if not self._are_known(keys):
             return None
-        held = [holding for key in keys for part in self.held.on(key).values() for holding in part]
-        return total([holding.memory_entitled for holding in held])
+        return total([row.memory_entitled for row in rows if row.holder in self.held.on(row.device)])
 
     def _memory_rest(self, key: DeviceKey, used: int | None, rows: Iterable[ContainerRow]) -> int | None:
         """Return the memory in use that is not attributed to a container, in bytes (rule 8)."""

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from exporter.attribution.owners import Owned
@@ -22,6 +22,7 @@ from exporter.model import (
     only,
     total,
 )
+from exporter.model.memory_limits import Charge
 from exporter.model.mig_geometry import compute_part
 
 # Below this share, utilization of a device does not contradict idle processes: the periods differ.
@@ -49,6 +50,9 @@ class DeviceReading:
     # Processes that computed since the last poll and that no list has: they have no kind.
     unlisted: tuple[DeviceProcess, ...] = ()
     accounts: ProcessAccounts | None = None  # the driver's own accounts of processes; None without any
+    # What cgroups meter of each container, and the memory that can be charged to all, in bytes.
+    charges: Mapping[ContainerRef, Charge] = field(default_factory=dict)
+    most: int | None = None
 
     @property
     def all_processes(self) -> tuple[DeviceProcess, ...]:

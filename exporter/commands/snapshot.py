@@ -49,6 +49,9 @@ async def poll_once(node: Node) -> tuple[Snapshot, PollResult]:
         if any(map(_has_begun, poller.evidence.gpus)):
             await asyncio.sleep(WINDOW_SECONDS)
             snapshot = await poller.poll()
+        elif any(sources.limited_cgroups.values()):
+            # The driver is asked about the cgroups that the first poll found.
+            snapshot = await poller.poll()
         return snapshot, poller.evidence
     finally:
         waiting.cancel()

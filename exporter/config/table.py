@@ -162,6 +162,9 @@ class Settings:
         PATH, "Path of the procfs of the node's PID namespace.", default="/proc", commands=MACHINE_COMMANDS
     )
     sys_root: Path = option(PATH, "Path of the sysfs of the node.", default="/sys", commands=MACHINE_COMMANDS)
+    cgroup_root: Path = option(
+        PATH, "Mount of the node's cgroup v2 hierarchy.", default="/sys/fs/cgroup", commands=MACHINE_COMMANDS
+    )
     hami_root: Path = option(
         PATH,
         "Directory in which HAMi and volcano-vgpu keep the usage of containers.",

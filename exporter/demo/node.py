@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from exporter.demo.amd_tree import AmdTree
+from exporter.demo.cgroup_memory import CgroupMemory
 from exporter.demo.fake_kubelet import FakeKubelet
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml import FakeNvml
@@ -38,6 +39,7 @@ class Paths:
     pod_log_dir: Path = Path("var/log/pods")
     proc_root: Path = Path("proc")
     sys_root: Path = Path("sys")
+    cgroup_root: Path = Path("sys/fs/cgroup")
     hami_root: Path = Path("usr/local/vgpu")
     hami_vnpu_root: Path = Path("usr/local/hami-vnpu-core")
     cgpu_root: Path = Path("proc/cgpu_km")
@@ -78,6 +80,7 @@ class FakeNode:
         self._tree = Tree(scenario, self._root, booted=self._started - uptime, uptime=uptime)
         self._amd_tree = AmdTree(scenario.amd, self._root / "sys")
         self._files = SharingFiles(scenario, self._root)
+        self._cgroups = CgroupMemory(scenario, self._root)
         self._machine = Machine(seed)
         self._amd_machine = Machine(seed)
         self.nvml = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
@@ -131,6 +134,7 @@ class FakeNode:
         self._files.step(self.now, self.gpus)
         self.amd = self._amd_machine.step(replace(self.now, gpus=self.now.amd, loaded=True), wall)
         self._amd_tree.step(self.amd)
+        self.nvml.limits = self._cgroups.step(self.now, (*self.gpus, *self.amd))
         self.nvml.show(self.gpus, self.now.nvml_faults, loaded=self.now.loaded)
         await self._step_kubelet(self.now)
 

@@ -47,15 +47,16 @@ def process_path(running: RunningProcess, style: CgroupStyle) -> str:
     """Return the path of a process's cgroup on the host."""
     if running.pod is None or running.container is None or running.process.cgroup:
         return running.process.cgroup
-    return _container_path(running.pod.uid, running.pod.qos, running.container.container_id, style)
+    return container_path(running.pod.uid, running.pod.qos, running.container.container_id, style)
 
 
 def own_path(style: CgroupStyle) -> str:
     """Return the path of the exporter's own cgroup on the host."""
-    return _container_path(OWN_POD_UID, "besteffort", OWN_CONTAINER_ID, style)
+    return container_path(OWN_POD_UID, "besteffort", OWN_CONTAINER_ID, style)
 
 
-def _container_path(pod_uid: str, qos: Qos, container_id: str, style: CgroupStyle) -> str:
+def container_path(pod_uid: str, qos: Qos, container_id: str, style: CgroupStyle) -> str:
+    """Return the path of a container's cgroup on the host."""
     if style in ("cgroupfs", "cgroupfs-v1"):
         parent = "" if qos == "guaranteed" else f"/{qos}"
         return f"/kubepods{parent}/pod{pod_uid}/{container_id}"
@@ -80,10 +81,10 @@ def bystanders(now: Present, style: CgroupStyle) -> Iterator[tuple[str, str, str
         if pod.phase in OVER:
             continue
         sandbox = hashlib.sha256(pod.uid.encode()).hexdigest()
-        yield "pause", pod.uid, _container_path(pod.uid, pod.qos, sandbox, style)
+        yield "pause", pod.uid, container_path(pod.uid, pod.qos, sandbox, style)
         for container in pod.containers:
             if container.container_id and not container.init and (pod.uid, container.name) not in busy:
-                yield "sleep", pod.uid, _container_path(pod.uid, pod.qos, container.container_id, style)
+                yield "sleep", pod.uid, container_path(pod.uid, pod.qos, container.container_id, style)
 
 
 class Written:

@@ -13,6 +13,7 @@ from exporter.doctor import Check, Report, degraded
 from exporter.doctor.driver import POLL_FAILS, driver_checks
 from exporter.doctor.gpus import gpu_checks, group_checks
 from exporter.doctor.kubelet import kubelet_checks
+from exporter.doctor.memory_limits import memory_limit_checks
 from exporter.doctor.requests import request_checks
 from exporter.doctor.workloads import file_checks, object_checks, workload_checks
 from exporter.exposition import EVERYTHING, Exposition
@@ -75,6 +76,7 @@ def _checks(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Ite
     yield from group_checks(snapshot)
     yield from kubelet_checks(snapshot, health["podresources"], evidence, settings)
     yield from workload_checks(snapshot, health, evidence, settings)
+    yield from memory_limit_checks(snapshot, health.get("cgroups"), evidence, settings)
     yield from object_checks(snapshot, evidence)
     yield from file_checks(snapshot, health, evidence, settings)
     yield from series_checks(snapshot, settings)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.formats.memory_limits import limits_text, zone
 from exporter.metrics import Number
 from exporter.model import ContainerRow, Memory
 from exporter.model.states import Judgement
@@ -134,6 +135,9 @@ def _memory(facts: HolderFacts) -> Iterator[str]:
     elif entitled is None:
         yield f"It uses {gibibytes(used)} GiB and has no known entitlement: {facts.why_entitled}."
         yield from _device(facts)
+    elif row.memory_guaranteed is not None:
+        yield from _limited(row, used)
+        yield from _device(facts)
     elif row.isolation == "hard":
         yield f"It uses {gibibytes(used)} of {gibibytes(entitled)} GiB, which no other container can take."
         yield from _left(used, entitled)
@@ -146,6 +150,19 @@ def _memory(facts: HolderFacts) -> Iterator[str]:
     else:
         yield f"It uses {gibibytes(used)} GiB; its share of {gibibytes(entitled)} GiB is not enforced."
         yield from _device(facts)
+
+
+def _limited(row: ContainerRow, used: int) -> Iterator[str]:
+    """Yield what is left below the limits of its cgroup."""
+    soft, hard = row.memory_guaranteed or 0, row.memory_limit
+    yield f"It uses {gibibytes(used)} GiB: {limits_text(row)}."
+    charged = row.memory_charged
+    if charged is None:
+        return
+    if charged < soft:
+        yield f"{gibibytes(soft - charged)} GiB more are guaranteed to it."
+    if hard is not None and charged < hard:
+        yield f"It can allocate {gibibytes(hard - charged)} GiB more if the device has them."
 
 
 def _left(used: int, entitled: int) -> Iterator[str]:
@@ -205,6 +222,8 @@ def _of_all(
 def _is_short(facts: HolderFacts) -> bool:
     """Return whether little memory is left, or that is unknown."""
     row = facts.row
+    if zone(row) in ("borrowing", "full"):
+        return True
     if row.memory_used is None or row.memory_entitled is None:
         return True
     return row.memory_used > (1 - _LITTLE_LEFT) * row.memory_entitled

@@ -18,6 +18,12 @@ _TOTALS = _ROWS.of(lambda row: row.totals)
 _POD: Rows[PodRow, PodRow] = Rows("gpuslice_pod_", "pod", whole)
 _INFO = "resource, sharing, pod_uid, isolation, memory_source, compute_source, model"
 
+
+def limits_of(row: ContainerRow) -> ContainerRow | None:
+    """Return the row of a container with a limit of device memory in force."""
+    return None if row.memory_guaranteed is None else row
+
+
 # Families of a container on a device (ContainerRow).
 CONTAINER: tuple[AnyFamily, ...] = (
     _ROWS.info(
@@ -55,6 +61,24 @@ CONTAINER: tuple[AnyFamily, ...] = (
         "Maximum of the device memory used by the container over all polls since this exporter first saw it "
         "on the device. It starts again with the exporter.",
         lambda totals: totals.memory_peak,
+    ),
+    _ROWS.of(limits_of).gauge(
+        "memory_guaranteed_bytes",
+        "Soft limit of the container's device memory, by its cgroup: above it, the container borrows and may "
+        "be evicted; absent unless the kernel or the driver limits it.",
+        lambda row: row.memory_guaranteed,
+    ),
+    _ROWS.of(limits_of).gauge(
+        "memory_limit_bytes",
+        "Hard limit of the container's device memory, by its cgroup or one above: at it, allocations fail; "
+        "absent unless one is in force.",
+        lambda row: row.memory_limit,
+    ),
+    _ROWS.of(limits_of).gauge(
+        "memory_charged_bytes",
+        "Device memory charged to the container's cgroup, which the limits apply to; absent without limits. "
+        "Managed memory (UVM) is not charged.",
+        lambda row: row.memory_charged,
     ),
     _ROWS.gauge(
         "compute_entitled_ratio",

@@ -12,6 +12,7 @@ from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import (
     Bar1,
     C2c,
+    CgroupMemory,
     Clock,
     Ecc,
     EncoderSessions,
@@ -226,6 +227,8 @@ class GpuReading:
     process_utilization: Mapping[int, float | None] | None = None
     # None while accounting is off, and if the driver has lost the account of a process.
     process_accounts: ProcessAccounts | None = None
+    # Memory of cgroups that the driver limits itself (``misc``), by the cgroup's directory.
+    cgroup_memory: Mapping[str, CgroupMemory] = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()  # calls that this GPU or its driver does not have
     # Readings that were not read, as no chosen series needs them: dotted paths of this record.
     skipped: frozenset[str] = frozenset()

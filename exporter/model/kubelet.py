@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from exporter.model.memory_limits import CgroupTree
 from exporter.model.quantity import whole_quantity
 
 _SEVERITY = {"": -1, "Healthy": 0, "Unknown": 1}
@@ -193,7 +194,7 @@ class ProcessPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workloads:
-    """Processes and pods of the node."""
+    """Processes, pods and cgroups of the node."""
 
     places: Mapping[int, ProcessPlace]  # by pid
     pods: Mapping[str, PodIdentity] | None  # by UID; None if no source of pod names answers
@@ -207,6 +208,7 @@ class Workloads:
     running: Mapping[str, frozenset[str]] | None = None
     # Pids in a process list of this poll that a second list lacks: they ended before their place was read.
     gone: frozenset[int] = frozenset()
+    cgroups: CgroupTree | None = None  # None if they were not read in this poll
 
 
 def worst_health(reported: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from exporter.model import GpuReading, MigReading, total
+from exporter.model.mig_profiles import MigProfiles
 
 
 class Span(NamedTuple):
@@ -101,3 +102,12 @@ def free_spans(used: Iterable[Span], size: int) -> tuple[Span, ...] | None:
     if any(gap.size < 0 for gap in gaps):
         return None
     return tuple(gap for gap in gaps if gap.size)
+
+
+def profiles_of_models(gpus: Iterable[GpuReading]) -> dict[str, MigProfiles]:
+    """Return the MIG profiles by GPU model: those of the first GPU whose driver reports them, if any does."""
+    known = [(gpu.identity.model, gpu.mig_profiles) for gpu in gpus if gpu.mig_profiles is not None]
+    profiles: dict[str, MigProfiles] = {}
+    for model, of_gpu in sorted(known, key=lambda entry: entry[1].source == "table"):
+        profiles.setdefault(model, of_gpu)
+    return profiles

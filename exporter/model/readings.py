@@ -117,6 +117,20 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupMemory:
+    """The memory of one GPU in one cgroup, in bytes; that of the cgroups below it is included."""
+
+    used: int | None  # None if it was not observed
+    guaranteed: int = 0  # soft limit; 0 if none is set
+    limit: int | None = None  # hard limit; None if none is set
+
+    @property
+    def limited(self) -> bool:
+        """Whether a limit is set."""
+        return self.guaranteed > 0 or self.limit is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bar1:
     """BAR1 in bytes: the PCIe window for host access to device memory."""
 

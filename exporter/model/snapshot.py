@@ -21,6 +21,7 @@ from exporter.model.hardware import (
 )
 from exporter.model.holdings import DeviceKey, SliceCount, Totals
 from exporter.model.kubelet import ContainerRef, HeldClaim
+from exporter.model.memory_limits import Backend
 from exporter.model.mig_profiles import MigProfiles
 from exporter.model.readings import ClockEvent, VgpuReading
 
@@ -80,6 +81,13 @@ class ContainerRow:
     # The worst health of its slices of the device, in the kubelet's words; "" if the kubelet reports none.
     health: str = ""
     totals: Totals | None = None
+    # What its cgroup meters and the limits in force, in bytes; of devices without MIG. The backend is "" if
+    # nothing meters cgroups, the soft limit None if no limit is set.
+    limit_backend: Backend | Literal[""] = ""
+    memory_charged: int | None = None
+    memory_guaranteed: int | None = None  # soft limit
+    memory_limit: int | None = None  # hard limit; it may be one for several containers together
+    memory_limit_above: bool = False  # whether that is of a cgroup above the container's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from exporter.model import GpuIdentity, GpuReading
 from exporter.model.exceeded_memory import without_exceeded_memory
 from exporter.model.lost_gpu import with_known_layout, without_values
 from exporter.nvml.bound_devices import normalize_pci
+from exporter.nvml.cgroup_limits import CgroupLimitReader
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.driver.records import CORE
@@ -60,6 +61,7 @@ class GpuReader:
         self._accounts = AccountReader()
         self._gpm = GpmReader(options.clock, options.skip)
         self._vgpu = VgpuReader(options.clock)
+        self._cgroups = CgroupLimitReader(options.limited_cgroups)
         self._telling: Collection[str] = ()
         # GPUs with a complete identity, and how often reading that of another one has failed.
         self._identified: set[str] = set()
@@ -103,6 +105,7 @@ class GpuReader:
             topology=topology,
             **parts,
             **self._vgpu.read(self._calls, uuid, handle, slow=slow),
+            cgroup_memory={} if layout.enabled else self._cgroups.read(self._calls, uuid, handle, slow=slow),
             unsupported=self._calls.records.unsupported(uuid),
             skipped=self._options.skip,
             withheld=self._calls.records.withheld(uuid),
@@ -201,6 +204,7 @@ class GpuReader:
         self._slow_schedule.forget(uuid)
         self._energy_schedule.forget(uuid)
         self._layout.enumerate_again(uuid)
+        self._cgroups.forget(uuid)
         forget(uuid, self._slow_read_at)
 
     def forget_absent(self) -> None:
@@ -211,6 +215,7 @@ class GpuReader:
         self._samples.keep_only(self.known)
         self._accounts.keep_only(self.known)
         self._vgpu.keep_only(self.known)
+        self._cgroups.keep_only(self.known)
         mig_uuids = {device.uuid for device in devices}
         self._lists.keep_only(self.known.keys() | mig_uuids)
         self._gpm.keep_only(self._calls, self.known.keys() | mig_uuids)

@@ -3,26 +3,30 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
 from exporter.concurrency import Worker
 from exporter.model import Allocations, HostDevices, JobFiles, ProcessPlace, SystemFiles
+from exporter.model.memory_limits import CgroupTree
 from exporter.model.poll_result import NVIDIA_MODULE
 from exporter.sharing import read_files
 from exporter.sharing.base import Roots
 from exporter.sharing.dra.checkpoint import with_known
 from exporter.sharing.kubevirt import host_devices
+from exporter.workloads.device_memory import own_cgroup, read_tree
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_namespace import why_no_view
 from exporter.workloads.places import Placed, read_running
-from exporter.workloads.processes import ProcessTable
+from exporter.workloads.processes import ProcessTable, cgroup_text
 
 # The pid namespace of a running process does not change, but a procfs may be mounted later.
 RECHECK_VIEW_SECONDS = 60.0
 # Pause between two checks of a socket's file.
 CHECK_SECONDS = 1.0
+# Without the controller ``dmem`` all of the tree is walked, for directories of containers.
+WALK_SECONDS = 15.0
 # Device, inode and time of change of a file: what is new when it is created or made accessible.
 FileVersion = tuple[int, int, int]
 ABSENT: Final[FileVersion] = (0, 0, 0)
@@ -78,6 +82,35 @@ class ProcessReader(_FileReader):
             raise NoProcessViewError(self._objection)
         places = self._table.read(pids)
         return Placed(places, read_running(self._proc_root) if search(places) else None)
+
+
+class CgroupReader(_FileReader):
+    """Reads the cgroups that may have memory of GPUs; ``own_uid`` as for ProcessReader."""
+
+    def __init__(self, root: Path, proc_root: Path, own_uid: str) -> None:
+        super().__init__("cgroups")
+        self._root = root
+        self._proc_root = proc_root
+        self._own_uid = own_uid
+        self._tree: CgroupTree | None = None
+        self._walked = -math.inf
+
+    async def read(self, asked: Collection[str]) -> CgroupTree:
+        """Return the cgroups; ``asked`` are PCI addresses of GPUs whose driver can be asked about cgroups.
+
+        If the kernel does not meter one of these, all containers are listed, at most every WALK_SECONDS.
+        """
+        return await self._worker.run(lambda: self._read(asked))
+
+    def _read(self, asked: Collection[str]) -> CgroupTree:
+        now = time.monotonic()
+        if self._tree is None or now - self._walked >= WALK_SECONDS:
+            own = own_cgroup(cgroup_text(self._proc_root, "self"))
+            tree = read_tree(self._root, self._own_uid, own, asked)
+            # What the kernel meters is read in each poll.
+            self._tree, self._walked = (tree, now) if not tree.capacity else (None, -math.inf)
+            return tree
+        return self._tree
 
 
 class HostDeviceReader(_FileReader):

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 
 from exporter.config import Settings
 from exporter.model import CollectorHealth, GpuReading, ProcessPlace, Snapshot, SystemFiles, Workloads
+from exporter.model.memory_limits import CgroupTree
 from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector, Joiner, JoinLateError
+from exporter.poll.devices import Devices, why_no_lists
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, KubeletRetry, running_pods
 from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder
-from exporter.poll.sources import Devices, Sources, why_no_lists
+from exporter.poll.sources import Sources
 from exporter.sharing import without_use
 from exporter.workloads.places import Placed, is_container_unclear
 
@@ -63,6 +65,7 @@ class Poller:
             lambda: sources.host_devices.read(self._restart.known(self._fresh(self._allocations))),
             clock,
         )
+        self._cgroups = Collector("cgroups", self._read_cgroups, clock, accept_late=False)
         self._module = Collector("kernel_module", sources.host_devices.nvidia_module, clock)
         self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read, clock)
         jobs = sources.jobs
@@ -109,6 +112,7 @@ class Poller:
             lambda: self._builder.snapshot(evidence, health, now, wall),
             lambda: seconds_until(self._budget.join),
         )
+        self._sources.limited_cgroups = self._builder.limited_cgroups
         return self.snapshot
 
     async def _read_devices_and_holders(self, seconds_until: Callable[[float], float]) -> None:
@@ -188,6 +192,9 @@ class Poller:
     def _placed(self) -> Placed:
         return self._processes.value or Placed({})
 
+    async def _read_cgroups(self) -> CgroupTree:
+        return await self._sources.cgroups.read(self._devices.asked_about_cgroups())
+
     async def _read_processes(self) -> Placed:
         listed, pods = self._fresh(self._allocations), self._fresh(self._names) or {}
         filling = listed is not None and not self._restart.is_complete(listed)
@@ -200,15 +207,14 @@ class Poller:
 
     def _later(self) -> tuple[Collector[Any], ...]:
         """Return the collectors that depend on devices and holders, or that can be read after them."""
-        always = self._processes, self._host_devices, self._files, self._module
+        always = self._processes, self._cgroups, self._host_devices, self._files, self._module
         return always if self._jobs is None else (*always, self._jobs)
 
     def _health(self) -> tuple[CollectorHealth, ...]:
         listed: list[Collector[Any]] = [self._allocations, self._processes, self._names, self._files]
         if self._jobs is not None:
             listed.append(self._jobs)
-        if not self._host_devices.health.success:
-            listed.append(self._host_devices)
+        listed += [each for each in (self._cgroups, self._host_devices) if not each.health.success]
         return (*self._devices.health(), *(collector.health for collector in listed))
 
     def _gather(self) -> PollResult:
@@ -264,4 +270,5 @@ class Poller:
             superseded=self._sources.names.superseded,
             running=None if placed.running is None else placed.running.containers,
             gone=placed.gone,
+            cgroups=self._cgroups.value if self._cgroups.health.success else None,
         )

@@ -5,10 +5,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.attribution import NOT_KNOWN, Attribution, HoldingsIndex, attribute
+from exporter.attribution import NOT_KNOWN, Attribution, CgroupIndex, HoldingsIndex, attribute
+from exporter.attribution.charges import without_own_limit
 from exporter.config import Settings
 from exporter.model import (
     ADVICE_LABEL,
@@ -29,7 +30,7 @@ from exporter.model import (
     Snapshot,
     Workloads,
 )
-from exporter.model.mig_profiles import MigProfiles
+from exporter.model.mig_geometry import profiles_of_models
 from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.model.snapshot import largest_processes
 from exporter.poll.accounting import Coverage, Ledger
@@ -66,15 +67,6 @@ def node_facts(
     )
 
 
-def _profiles_of_models(gpus: Iterable[GpuReading]) -> dict[str, MigProfiles]:
-    """Return the MIG profiles by GPU model: those of the first GPU whose driver reports them, if any does."""
-    known = [(gpu.identity.model, gpu.mig_profiles) for gpu in gpus if gpu.mig_profiles is not None]
-    profiles: dict[str, MigProfiles] = {}
-    for model, of_gpu in sorted(known, key=lambda entry: entry[1].source == "table"):
-        profiles.setdefault(model, of_gpu)
-    return profiles
-
-
 class SnapshotBuilder:
     """Builds the snapshots of one node; ``demo`` marks those of a simulated node."""
 
@@ -102,6 +94,8 @@ class SnapshotBuilder:
         self._events: tuple[EventRow, ...] = ()
         self._containers: tuple[ContainerRow, ...] = ()
         self._sequence = 0
+        # Directories of the cgroups that the driver is to be asked about, by UUID of the GPU.
+        self.limited_cgroups: Mapping[str, Sequence[str]] = {}
 
     def empty(
         self, timestamp: float, collectors: Iterable[CollectorHealth] = (), reason: str = ""
@@ -126,7 +120,10 @@ class SnapshotBuilder:
         try:
             workloads = result.workloads or Workloads(places={}, pods=None, process_view=False)
             workloads = place_by_files(place_by_pods(workloads, result.own_uid), result.files)
+            cgroups = CgroupIndex(workloads)
+            result = replace(result, gpus=tuple(without_own_limit(gpu, cgroups) for gpu in result.gpus))
             holdings, attribution = self._joined(result, workloads, covered)
+            self.limited_cgroups = {gpu.identity.uuid: cgroups.to_ask(gpu, self._held) for gpu in result.gpus}
         except Exception:
             # The time has passed all the same; the energy of it stays unattributed.
             self._ledger.skip(elapsed)
@@ -235,7 +232,7 @@ class SnapshotBuilder:
             unlisted_pods=None if result.unlisted is None else len(result.unlisted),
             nvml_errors=dict(hardware.errors),
             inconsistent=dict(self._inconsistent),
-            mig_profiles=_profiles_of_models(result.gpus),
+            mig_profiles=profiles_of_models(result.gpus),
             costs=hardware.costs,
             released=hardware.released,
         )

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from exporter.demo.cgroup_memory import DriverLimits
 from exporter.demo.machine import GpuState
 from exporter.demo.nvml import accounting, call, events, fields, gpm, gpu, health, links, parts
 from exporter.demo.nvml.board import GPU_INSTANCE, Board, Device, GpuDevice, GpuList, MigDevice
@@ -69,6 +70,7 @@ _SINCE = {
     "nvmlDeviceGetVgpuInstancesUtilizationInfo": 550,
     "nvmlDeviceGetRepairStatus": 580,
     "nvmlDeviceGetAccountingStats_v2": 610,
+    "nvmlDeviceGetMemoryLimits_v1": 615,
 }
 _AFTER_XIDS: Mapping[XidClass, RecoveryAction] = {"reset": "reset", "reboot": "reboot"}
 _NVLINK_XIDS = range(144, 151)
@@ -91,6 +93,7 @@ class FakeNvml:
     def __init__(self, node: Node, missing: Collection[str] = (), *, host_pid: bool = True) -> None:
         self.node = node
         self.opened = 0
+        self.limits = DriverLimits()  # of cgroups
         self.board = Board()
         self.calls: Counter[tuple[str, str]] = Counter()
         self.events = events.EventSets()

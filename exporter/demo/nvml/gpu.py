@@ -3,12 +3,14 @@
 A mode of the whole node, confidential computing, is here too.
 """
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
 import pynvml
 
+from exporter.demo.cgroup_memory import DriverLimits
 from exporter.demo.machine import COPY_RATIO, Sample
 from exporter.demo.nvml import call
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
@@ -116,6 +118,7 @@ def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
 class _Driver(Protocol):
     node: Node
     lists_pids: bool
+    limits: DriverLimits
 
 
 def _confidential(driver: _Driver) -> tuple[int, int, int, int]:
@@ -187,6 +190,14 @@ def newer(samples: tuple[Sample, ...], last_seen: int) -> dict[int, tuple[int, i
     return records
 
 
+def _memory_limits(device: GpuDevice, driver: _Driver, reference: Argument) -> None:
+    """Answer about a cgroup; the driver refuses one without a limit, as R615 does without ``dmem``."""
+    answer = reference.target
+    limits = known(driver.limits.of(os.fsdecode(answer.nameSpace), device.spec.uuid))
+    answer.softLimit, answer.currentUsed = limits.soft, limits.used
+    answer.hardLimit = limits.hard or NOT_AVAILABLE
+
+
 FUNCTIONS: dict[str, Function] = {
     "nvmlDeviceGetUUID": text("any", lambda device: device.spec.uuid),
     "nvmlDeviceGetName": text("any", _name),
@@ -232,6 +243,7 @@ FUNCTIONS: dict[str, Function] = {
         for version in ("", "_v2", "_v3")
     },
     "nvmlDeviceGetRunningProcessDetailList": Function("any", _process_details, with_driver=True),
+    "nvmlDeviceGetMemoryLimits_v1": Function("whole gpu", _memory_limits, with_driver=True),
     "nvmlDeviceGetProcessUtilization": Function("whole gpu", _process_utilization),
     "nvmlDeviceGetProcessesUtilizationInfo": Function("whole gpu", _processes_utilization),
 }

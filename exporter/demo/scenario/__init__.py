@@ -151,6 +151,16 @@ def with_paths(name: str, items: Iterable[T]) -> Iterator[tuple[str, T]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupLimit:
+    """What is set in a cgroup other than a container's: a limit, or a reservation that was left behind."""
+
+    path: str  # below the root: ``/kubepods.slice``
+    device: str  # uuid
+    soft: int = 0  # bytes, in addition to those of the cgroups below
+    hard: int = 0  # bytes; 0: none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """A whole node."""
 
@@ -167,6 +177,7 @@ class Scenario:
     offers: tuple[Offer, ...] = ()
     pods: tuple[Pod, ...] = ()
     host_processes: tuple[Process, ...] = ()
+    cgroup_limits: tuple[CgroupLimit, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)  # further files: text by path below the root
     # Contents of the files of sharing systems, by system, where they never change, as in a recording.
     kept: Mapping[str, tuple[ContainerFile, ...]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from exporter.demo.scenario import Fault, MigLayout, PodAdd, Scenario, with_paths
+from exporter.demo.scenario import CgroupLimit, Fault, MigLayout, PodAdd, Scenario, with_paths
 from exporter.demo.scenario.amd_gpus import AmdGpu, complete_amd, gpus_of
 from exporter.demo.scenario.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
 from exporter.demo.scenario.gpus import Gpu
@@ -86,6 +86,7 @@ def expand(raw: Scenario) -> Scenario:
         offers=tuple(expander.offers(raw.offers)),
         pods=tuple(expander.pod(copy, path) for path, copy in _copies(raw.pods, "pods")),
         host_processes=tuple(expander.host_processes(raw.host_processes)),
+        cgroup_limits=tuple(expander.cgroup_limits(raw.cgroup_limits)),
         faults=tuple(expander.fault(fault, path) for path, fault in with_paths("faults", raw.faults)),
     )
 
@@ -135,6 +136,12 @@ class _Expander:
                 ids = tuple(device_id for other, device_id in pairs if other == resource)
                 yield Offer(resource=resource, ids=self._referred(ids, f"{path}.ids"))
 
+    def cgroup_limits(self, limits: tuple[CgroupLimit, ...]) -> Iterator[CgroupLimit]:
+        for path, limit in with_paths("cgroup_limits", limits):
+            if not limit.path.startswith("/") or ".." in limit.path.split("/"):
+                fail(f"{path}.path", "must be the path of a cgroup below the root, such as /kubepods.slice")
+            yield self._referred(limit, path)
+
     def host_processes(self, processes: tuple[Process, ...]) -> Iterator[Process]:
         for path, process in with_paths("host_processes", processes):
             if not process.device:
@@ -175,6 +182,10 @@ class _Expander:
             )
             for index, process in enumerate(container.processes)
         )
+        limits = (
+            replace(limit, device=limit.device or self._only_device(container, f"{path}.memory_limits"))
+            for limit in container.memory_limits
+        )
         devices = {
             resource: written_out(ids, f"{path}.devices") for resource, ids in container.devices.items()
         }
@@ -184,6 +195,7 @@ class _Expander:
             devices=devices,
             claims=tuple(self._claim(claim, pod[1]) for claim in container.claims),
             processes=tuple(processes),
+            memory_limits=tuple(limits),
         )
 
     def _claim(self, claim: Claim, namespace: str) -> Claim:

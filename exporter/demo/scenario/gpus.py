@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Literal, Self
 
 from exporter.documents import SIZES, Signed
 from exporter.model.hardware import ComputeMode, Virtualization
@@ -114,6 +114,9 @@ class Node:
     nvml_version: str = ""
     cuda_version: int = 0  # as the driver reports it: 12040 is 12.4
     confidential: Confidential | None = None  # None: the driver does not report it
+    # What meters the memory of cgroups and enforces limits: the kernel (``dmem``), the driver (``misc``) or
+    # nothing.
+    memory_limits: Literal["", "dmem", "misc"] = ""
     # Of the Node object, in a recording; a fake node does not show them.
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -121,6 +121,16 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimit:
+    """Limits of the memory of one GPU in a cgroup, as ``nvidia-smi memory-limits`` sets them; in bytes."""
+
+    device: str = ""  # uuid; "": the only device of the container
+    soft: int = 0
+    hard: int = 0  # 0: none
+    uncharged: int = 0  # memory of the container that is not charged, as managed memory is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeterFile:
     """A file that a sharing system keeps about a container."""
 
@@ -167,6 +177,7 @@ class Container:
     requests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shares: tuple[Share, ...] | None = None  # actual shares; None: as its ids
     meter: MeterFile | None = None
+    memory_limits: tuple[MemoryLimit, ...] = ()
     init: bool = False
     # Extended resources that it requests, if more than the number of its ids.
     limits: Mapping[str, int] = field(default_factory=dict)

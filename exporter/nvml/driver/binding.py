@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from exporter.model.hardware import ProcessKind
+from exporter.nvml.driver.memory_limits import memory_limits
 
 
 class Records:
@@ -258,6 +259,7 @@ CORRECTED: Mapping[str, Callable[..., Any]] = {
     "nvmlDeviceGetVgpuUtilization": _vgpu_utilization,
     "nvmlDeviceGetVgpuInstancesUtilizationInfo": _vgpus_utilization,
     "nvmlDeviceGetActiveVgpus": _active_vgpus,
+    "nvmlDeviceGetMemoryLimits_v1": memory_limits,
     **{name: _process_list(f"{name}_v3") for name in PROCESS_LISTS.values()},
     **{f"{name}_v2": _process_list(f"{name}_v2") for name in PROCESS_LISTS.values()},
 }

@@ -7,7 +7,7 @@ never clears; only this file depends on that.
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import CDLL, c_char_p, c_int, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,3 +219,5 @@ class NvmlOptions:
     clock: Callable[[], float] = time.monotonic
     machine_pids: Callable[[], bool] = lambda: True  # whether the exporter's pids are those of the machine
     released: Callable[[], str] = lambda: ""  # why the driver must not be open now; "" if it may be
+    # By UUID of a GPU, directories of the cgroups whose memory limits the driver is asked for.
+    limited_cgroups: Callable[[], Mapping[str, Sequence[str]]] = dict

@@ -3,7 +3,7 @@
 They know no snapshot; ``markup.py`` writes some of them as HTML, templates the others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,13 +68,22 @@ class Segment(NamedTuple):
     width: float
 
 
+class Threshold(NamedTuple):
+    """A limit on a bar, at ``x`` percent of the track."""
+
+    look: str  # ``soft`` or ``hard``
+    x: float
+
+
 class Bar(NamedTuple):
     """A track with segments."""
 
     text: str  # all of it in words
     segments: tuple[Segment, ...]
-    tick: float | None = None  # the entitlement, if the use exceeds it
+    tick: float | None = None  # the entitlement, if the use or a limit exceeds it
     dashed: bool = False  # whether the track is the device's size, not an entitlement
+    size: float = 0.0  # amount at the end of the track; 0 if it is unknown
+    thresholds: tuple[Threshold, ...] = ()
 
 
 def bar(
@@ -101,7 +110,23 @@ def bar(
         segments.append(_segment(part, x, end))
     if not known and end < _FULL:
         segments.append(_unmeasured(end, text))
-    return Bar(text, tuple(segments), _FULL * track / full if used > track else None, dashed)
+    return Bar(text, tuple(segments), _FULL * track / full if used > track else None, dashed, full)
+
+
+def with_limits(drawn: Bar, limits: Mapping[str, float]) -> Bar:
+    """Return a bar with limits (by look) marked on it; one beyond the track's end shrinks the track."""
+    if not drawn.size or not limits:
+        return drawn
+    full = max(drawn.size, *limits.values())
+    part = drawn.size / full
+    end = _FULL * part if part < 1 else None
+    return drawn._replace(
+        segments=tuple(each._replace(x=each.x * part, width=each.width * part) for each in drawn.segments),
+        tick=end if drawn.tick is None else drawn.tick * part,
+        size=full,
+        # Quotients of floats may exceed 1 by rounding.
+        thresholds=tuple(Threshold(look, min(_FULL * size / full, _FULL)) for look, size in limits.items()),
+    )
 
 
 def _segment(part: BarPart, x: float, end: float) -> Segment:

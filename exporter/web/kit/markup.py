@@ -7,11 +7,12 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from exporter.model import ContainerRef
-from exporter.web.kit.elements import Bar, Figure, Mark, Pair, PoolKey, Segment
+from exporter.web.kit.elements import Bar, Figure, Mark, Pair, PoolKey, Segment, Threshold
 
 __all__ = ["bar_svg", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
 _KEPT = 4096
+_END = 99.0
 _PATTERNED = frozenset({"quiet", "idle-memory", "unattributed", "unmeasured"})
 
 
@@ -82,8 +83,14 @@ def bar_svg(drawn: Bar, silent: bool = False) -> Markup:
     look = "bar dashed" if drawn.dashed else "bar"
     segment = _unlabelled if silent else _labelled
     tick = "" if drawn.tick is None else f'<rect class="tick" x="{drawn.tick:.2f}%" width="2" height="100%"/>'
-    inside = "".join(map(segment, drawn.segments))
+    inside = "".join(map(segment, drawn.segments)) + "".join(map(_threshold, drawn.thresholds))
     return Markup(f'<svg class="{look}" {label}>{inside}{tick}</svg>')  # noqa: S704 - names are escaped
+
+
+def _threshold(drawn: Threshold) -> str:
+    # The mark of a limit at the end of the track is drawn inside of it.
+    x = min(drawn.x, _END)
+    return f'<rect class="limit-{drawn.look}" x="{x:.2f}%" width="3" height="100%"/>'
 
 
 def _unlabelled(drawn: Segment) -> str:

@@ -17,6 +17,7 @@ from exporter.doctor import (
     driver,
     gpus,
     kubelet,
+    memory_limits,
     own_series,
     requests,
     silent,
@@ -32,7 +33,7 @@ from tests.waiting import LIMIT_SECONDS
 
 FINDINGS = {
     finding.code: finding
-    for module in (driver, gpus, kubelet, workloads, checks, requests)
+    for module in (driver, gpus, kubelet, memory_limits, workloads, checks, requests)
     for finding in vars(module).values()
     if isinstance(finding, Finding)
 }

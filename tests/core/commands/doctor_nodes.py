@@ -14,6 +14,7 @@ from exporter.demo.node import FakeNode
 from exporter.demo.scenario import Scenario, catalog
 from exporter.poll.poller import Poller
 from tests.core.commands.doctor_bench import Sick
+from tests.core.commands.limit_nodes import limit_nodes
 from tests.core.hardware.amd.tree import Tree, unreadable
 from tests.core.kubernetes.api import api_server
 from tests.fake.demo.making import gpu, instance, made, pod
@@ -273,6 +274,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             scenario=one_gpu(identity="pod_logs"),
             spoil=lambda n: _empty(n.paths.pod_log_dir),
         ),
+        **limit_nodes(),
         "container-ids-unknown": lambda: Sick(name="pod names", scenario=_two_containers()),
         "api-not-configured": lambda: Sick(
             name="Kubernetes API", scenario=one_gpu(), settings={"kubernetes_api": "on"}, also=api_fails

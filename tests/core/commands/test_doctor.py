@@ -22,6 +22,9 @@ UNWELL = {
     "gke": {"host-pid-missing", "pod-names-missing"},
     "gpu-manager": {"ids-unplaced"},
     "l40s": {"gpu-unhealthy"},
+    "memory-limits": {"host-pid-missing", "limit-above", "reservation-left"},
+    # The driver is asked about limits from the second poll on.
+    "memory-limits-misc": {"outside-mps"},
     "no-gpu": {"driver-not-loaded"},
     "old-driver": {"offers-unknown"},
     "sick-gpus": {"gpu-unhealthy"},

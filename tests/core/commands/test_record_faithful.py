@@ -278,8 +278,8 @@ VARIANTS = {
 }
 
 
-# AMD GPUs and vGPUs are not recorded.
-LEFT_OUT = {"amd-dra", "hami-amd", "mi210", "mi300x-cpx", "vgpu-host"}
+# AMD GPUs, vGPUs and memory limits of cgroups are not recorded.
+LEFT_OUT = {"amd-dra", "hami-amd", "memory-limits", "memory-limits-misc", "mi210", "mi300x-cpx", "vgpu-host"}
 RECORDED = [name for name in catalog.names() if name not in LEFT_OUT]
 FEW = ["a100-mig-mixed", "dra-only", "gke", "hami", "kai", "t4-timeslicing"]
 BOARDS = {

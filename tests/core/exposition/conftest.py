@@ -154,6 +154,10 @@ def _container(name: str, key: DeviceKey, **facts) -> ContainerRow:
         compute_source="process",
         claims=(HeldClaim("ml", f"{name}-gpu", "gpu", "gpu.nvidia.com", "gpu-node-07", "gpu-0"),),
         health="Healthy",
+        limit_backend="dmem",
+        memory_charged=3 * GIB,
+        memory_guaranteed=2 * GIB,
+        memory_limit=4 * GIB,
         totals=Totals(
             first_seen=NOW - 9000,
             memory_peak=5 * GIB,

@@ -68,7 +68,8 @@ def wrong_parts(section, of: Holder):
     ):
         texts = re.fullmatch(rf"(\S+) / (\S+) {unit}", use.one("span", of="value").text).groups()
         bar = bar_of(use.one("svg", of="bar"))
-        fault = misdrawn(bar, [used or 0], whole if share is None else share, known=used is not None)
+        track, limits = whole if share is None else share, of.series.limits(of.key) if use is memory else {}
+        fault = misdrawn(bar, [used or 0], track, known=used is not None, limits=limits)
         if (
             not (is_value(texts[0], used) and is_value(texts[1], share))
             or fault

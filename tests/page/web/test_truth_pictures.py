@@ -112,7 +112,8 @@ def untrue_box(device, cell):
         use, share = device.series.of(key, field), device.series.of(key, limit)
         track = device.whole(name) if share is None else share
         parts = [] if use is None else [use, device.rest(name) or 0]
-        fault = misdrawn(bar, parts, track, known=use is not None)
+        limits = device.series.limits(key) if name == "memory" else {}
+        fault = misdrawn(bar, parts, track, known=use is not None, limits=limits)
         right = is_number(used, scaled(use, unit), digits) and is_number(whole, scaled(share, unit), digits)
         if fault or not right or bar.dashed != (share is None):
             yield f"{name} of {key}: {used} of {whole}, {fault or bar}"

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.kit.elements import BarPart, bar
+from exporter.web.kit.elements import BarPart, bar, with_limits
+from exporter.web.kit.markup import bar_svg
 from exporter.web.node.pages.picture.cells import Amounts, use_bar
 
 UNKNOWN = Amounts(None, None, None)
@@ -51,3 +52,36 @@ def test_use_without_entitlement_is_drawn_on_a_dashed_track() -> None:
 
     assert drawn.dashed
     assert drawn.segments[0].width == 25
+
+
+def test_two_limits_are_marks_on_one_bar() -> None:
+    drawn = with_limits(use_bar("", "active", 3, 8, EIGHT), {"soft": 2, "hard": 8})
+
+    assert [(mark.look, mark.x) for mark in drawn.thresholds] == [("soft", 25), ("hard", 100)]
+    assert (drawn.segments[0].width, drawn.tick) == (37.5, None)
+    assert '<rect class="limit-soft" x="25.00%"' in bar_svg(drawn)
+    # The last mark is drawn inside of the track.
+    assert '<rect class="limit-hard" x="99.00%"' in bar_svg(drawn)
+
+
+def test_a_limit_beyond_the_entitlement_shrinks_the_track_and_the_tick_marks_its_end() -> None:
+    drawn = with_limits(use_bar("", "active", 3, 4, EIGHT), {"hard": 8})
+
+    assert (drawn.segments[0].width, drawn.tick, drawn.thresholds[0].x) == (37.5, 50, 100)
+
+
+def test_a_bar_without_limits_or_without_a_track_has_no_marks() -> None:
+    plain = use_bar("", "active", 3, 4, EIGHT)
+    unknown = use_bar("", "active", None, None, UNKNOWN)
+
+    assert with_limits(plain, {}) == plain
+    assert with_limits(unknown, {"hard": 8}) == unknown
+
+
+@given(SIZES, SIZES, st.dictionaries(st.sampled_from(["soft", "hard"]), SIZES))
+def test_marks_stay_on_the_track(used, entitled, limits) -> None:
+    drawn = with_limits(use_bar("", "active", used, entitled, UNKNOWN), limits)
+
+    assert all(0 <= mark.x <= 100 for mark in drawn.thresholds)
+    assert all(0 <= segment.x < 100 and 0 < segment.width <= 100 for segment in drawn.segments)
+    assert drawn.tick is None or 0 <= drawn.tick <= 100

@@ -13,6 +13,8 @@ from tests.page.web.views_reading import GIB, NOW, SCENARIOS, UUID, gpu, holder,
 ROOT = "../../../"
 HOSTILE = '"><img src=x onerror=alert(1)>'
 
+DMEM = {"limit_backend": "dmem"}
+
 
 def draw(shown, *names, **options):
     """Return the parsed page of a container, three seconds after the poll, or None."""
@@ -135,6 +137,18 @@ def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> No
         (
             {"isolation": "soft", "memory_used": 17 * GIB},
             "1.0 GiB over the limit: the limit is not enforced.",
+        ),
+        (
+            {"memory_guaranteed": 4 * GIB, "memory_limit": 8 * GIB, "memory_charged": 7 * GIB, **DMEM},
+            "hard limit 8.0 GiB, by the kernel (dmem); 7.0 GiB charged, borrowing: it may be evicted under",
+        ),
+        (
+            {"memory_guaranteed": 4 * GIB, "memory_charged": 3 * GIB, **DMEM},
+            "no hard limit, by the kernel (dmem); 3.0 GiB charged, within its soft limit. 1.0 GiB more are",
+        ),
+        (
+            {"memory_guaranteed": 0, "memory_limit": 7 * GIB, **DMEM},
+            "hard limit 7.0 GiB, by the kernel (dmem); what is charged is not known.",
         ),
         ({"memory_used": None}, "Its memory use is not known: the driver does not report"),
         ({"memory_entitled": None, "slices": 0}, "has no known entitlement: it holds nothing here."),
@@ -357,3 +371,11 @@ def test_labels_of_its_pod_are_shown_in_full() -> None:
         f"{HOSTILE}= é\\u202e",
     ]
     assert not draw(snapshot([gpu()], [holder("train")])).all("ul", of="pod-labels")
+
+
+def test_the_isolation_of_a_limit_is_that_of_memory() -> None:
+    row = holder("train", sharing="time-slicing", memory_guaranteed=0, memory_limit=8 * GIB, **DMEM)
+
+    (device,) = draw(snapshot([gpu()], [row])).all("section", of="on")
+
+    assert "the kernel or the driver keeps its memory within its limit, not its compute" in device.text

@@ -105,6 +105,11 @@ class Series:
         """Return a number of a container on a device."""
         return self.value(f"container_{field}", **key._asdict())
 
+    def limits(self, key) -> dict[str, float]:
+        """Return the limits of a container's memory that bars mark, by their looks."""
+        limits = {"soft": self.of(key, "memory_guaranteed_bytes"), "hard": self.of(key, "memory_limit_bytes")}
+        return {look: size for look, size in limits.items() if size}
+
     def info(self, key) -> dict:
         """Return the labels of the info series of a container on a device."""
         (labels,) = self._infos[key]

@@ -20,6 +20,7 @@ class Bar:
     segments: tuple[Segment, ...]
     tick: float | None
     dashed: bool
+    limits: dict[str, float]
 
     @property
     def parts(self) -> tuple[Segment, ...]:
@@ -48,7 +49,12 @@ def bar_of(svg) -> Bar:
             segments.append(_segment(child.attributes, child, next(iter(child.all("title")), None)))
     ticks = [_percent(tick.attributes["x"]) for tick in svg.all("rect", of="tick")]
     assert len(ticks) < 2
-    return Bar(tuple(segments), ticks[0] if ticks else None, "dashed" in svg.classes)
+    limits = {
+        look: _percent(mark.attributes["x"])
+        for look in ("soft", "hard")
+        for mark in svg.all("rect", of=f"limit-{look}")
+    }
+    return Bar(tuple(segments), ticks[0] if ticks else None, "dashed" in svg.classes, limits)
 
 
 def _segment(place, rect, title) -> Segment:
@@ -62,19 +68,25 @@ def _percent(text) -> float:
     return float(text.removesuffix("%"))
 
 
-def misdrawn(bar, parts, track, *, known=True) -> str:
+def misdrawn(bar, parts, track, *, known=True, limits=None) -> str:
     """Return what is wrong with a bar, "" if nothing is.
 
-    ``parts`` lie next to each other on a ``track``; if they exceed it, the scale shrinks and a tick marks its
-    end. If the sum is not ``known`` the rest is hatched; without a track all of it is.
+    ``parts`` lie next to each other on a ``track``; if they or ``limits`` exceed it, the scale shrinks and a
+    tick marks its end. If the sum is not ``known`` the rest is hatched; without a track all of it is.
     """
     sizes = [size for size in parts if size] if track else []
-    full = max(track or 0, sum(sizes)) or 1
+    marks = (limits or {}) if track else {}
+    full = max(track or 0, sum(sizes), *marks.values()) or 1
+    wanted = {look: min(100 * size / full, 99) for look, size in marks.items()}
+    if bar.limits.keys() != wanted.keys() or any(
+        abs(bar.limits[look] - wanted[look]) > 0.2 for look in wanted
+    ):
+        return f"limits at {wanted}? {bar}"
     return _misplaced(bar, [100 * size / full for size in sizes]) or _mismarked(
         bar,
         100 * sum(sizes) / full,
         known=known and bool(track),
-        end=100 * track / full if track and sum(sizes) > track * 1.0005 else None,
+        end=100 * track / full if track and full > track * 1.0005 else None,
     )
 
 

@@ -32,6 +32,9 @@ class Holder:
         self.compute = series.of(key, "compute_used_ratio")
         self.share = series.of(key, "compute_entitled_ratio")
         self.quiet = series.quiet_for(key)
+        self.soft = series.of(key, "memory_guaranteed_bytes")
+        self.hard = series.of(key, "memory_limit_bytes")
+        self.charged = series.of(key, "memory_charged_bytes")
 
     @property
     def holds_nothing(self) -> bool:
@@ -115,6 +118,33 @@ SENTENCES = (
     Sentence(
         rf"It uses {N} GiB; its share of {N} GiB is not enforced\.",
         lambda of, used, limit: is_gib(used, of.memory) and is_gib(limit, of.limit),
+    ),
+    Sentence(
+        rf"It uses {N} GiB: soft limit {N} GiB, hard limit {N} GiB, by the \w+ \((?:dmem|misc)\)",
+        lambda of, used, soft, hard: (
+            is_gib(used, of.memory) and is_gib(soft, of.soft) and is_gib(hard, of.hard)
+        ),
+    ),
+    Sentence(
+        rf"It uses {N} GiB: soft limit {N} GiB, no hard limit, by the kernel \(dmem\)",
+        lambda of, used, soft: is_gib(used, of.memory) and is_gib(soft, of.soft) and of.hard is None,
+    ),
+    Sentence(
+        rf"; {N} GiB charged, within its soft limit\.",
+        lambda of, charged: is_gib(charged, of.charged) and of.charged <= of.soft,
+    ),
+    Sentence(
+        rf"; {N} GiB charged, borrowing: it may be evicted under memory pressure\.",
+        lambda of, charged: is_gib(charged, of.charged) and of.charged > of.soft,
+    ),
+    Sentence(
+        rf"; {N} GiB charged, full: allocations fail\.",
+        lambda of, charged: is_gib(charged, of.charged) and of.charged >= of.hard,
+    ),
+    Sentence(rf"{N} GiB more are guaranteed to it\.", lambda of, more: is_gib(more, of.soft - of.charged)),
+    Sentence(
+        rf"It can allocate {N} GiB more if the device has them\.",
+        lambda of, more: is_gib(more, of.hard - of.charged),
     ),
     Sentence(
         rf"It uses {N} GiB and has no known entitlement",

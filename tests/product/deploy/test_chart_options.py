@@ -12,7 +12,16 @@ from tests.product.deploy.render import CHART
 from tests.product.deploy.rendering import example, mount_paths, pod_spec
 
 TEMPLATES = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
-EVERY_SYSTEM = ("hami", "hami-vnpu", "gpu-manager", "vgpu-manager", "mps", "runai", "pods-api")
+EVERY_SYSTEM = (
+    "hami",
+    "hami-vnpu",
+    "gpu-manager",
+    "vgpu-manager",
+    "mps",
+    "runai",
+    "pods-api",
+    "memory-limits",
+)
 
 
 def _table(name: str) -> dict[str, str]:

@@ -43,6 +43,7 @@ FILES = {
     "vgpu-manager-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/manager.nvidia.com"}),
     "amd-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.amd.com"}),
     "intel-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.intel.com"}),
+    "memory-limits": ("cgroup_root", {"/sys/fs/cgroup"}),
 }
 READABLE_FROM_HOST |= {
     (name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items() if name not in AFTER

@@ -31,6 +31,11 @@ OTHERS = {
     "as",
     "build-arg",
     "scenario",
+    # Of nvidia-smi memory-limits, and of vLLM.
+    "set",
+    "soft-limit",
+    "hard-limit",
+    "gpu-memory-utilization",
 }
 PLACE = re.compile(r"\b(?:deploy/)?((?:components|overlays)/[a-z0-9-]+)")
 VALUE = re.compile(

@@ -9,6 +9,7 @@ from typing import Any
 from exporter.model import Allocation, Allocations, ContainerRef
 from exporter.sharing.kubevirt import host_devices
 from exporter.workloads.cgroups import is_root, parse_cgroup
+from exporter.workloads.device_memory import read_tree
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_namespace import why_no_view
 from exporter.workloads.places import read_running
@@ -18,8 +19,9 @@ from tests.together.fuzz.promises import BrokenPromiseError
 from tests.together.fuzz.seeds import MARK, Scratch, files_of, parts_of
 from tests.together.fuzz.target import Target
 
-_process, _table, _view, _jobs, _logs, _sys = (Scratch() for _ in range(6))
+_process, _table, _view, _jobs, _logs, _sys, _dmem = (Scratch() for _ in range(7))
 UID = "6a1f3c8e-0000-4000-8000-000000000001"
+REGION, TILE = b"nvidia/00000000:02:00.0/vidmem", b"drm/0000:03:00.0/vram0"
 GPU, FUNCTION, MDEV = "0000:3b:00.0", "0000:3b:00.4", "c73f1fa6-489e-4834-9476-d70dabd98c40"
 POD_OF_ANOTHER = (
     f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{'ef' * 32}.scope\n".encode()
@@ -29,6 +31,23 @@ POD_OF_ANOTHER = (
 def _cgroup(content: bytes) -> Any:
     text = content.decode("utf-8", "replace")
     return parse_cgroup(text), is_root(text)
+
+
+def _device_memory(content: bytes) -> Any:
+    """Read a cgroup whose files of ``dmem``, and the capacity at the root, are these four parts."""
+    names = ("dmem.capacity", "pod/dmem.current", "pod/dmem.min", "pod/dmem.max")
+    for name, part in zip(names, parts_of(content, len(names)), strict=True):
+        _dmem.write(name, part)
+    return read_tree(_dmem.path, UID, "/pod")
+
+
+def _check_device_memory(told: Any) -> None:
+    for cgroup in told.cgroups.values():
+        for pci, memory in cgroup.memory.items():
+            most = told.capacity[pci]
+            amounts = (memory.used or 0, memory.guaranteed, memory.limit or 0)
+            if not all(0 <= amount <= most for amount in amounts):
+                raise BrokenPromiseError(f"more than the GPU has, or less than nothing: {memory} of {most}")
 
 
 def _stat(content: bytes) -> Any:
@@ -143,6 +162,17 @@ TARGETS = (
         seeds=_cgroup_seeds,
         decode=_cgroup,
         words=(b"pod", b"/../", b"crio-", b"conmon-", UID.encode(), b"ab" * 32),
+    ),
+    Target(
+        name="proc-device-memory",
+        covers=("exporter.workloads.device_memory",),
+        seeds=lambda: [
+            MARK.join(b"%s %s\n" % (REGION, each) for each in (b"17179869184", b"4096", b"0", b"max")),
+            MARK.join(b"%s %s\n" % (TILE, each) for each in (b"9", b"3", b"max", b"7")),
+        ],
+        decode=_device_memory,
+        check=_check_device_memory,
+        words=(REGION, TILE, b"max", b"-1", b"18446744073709551616"),
     ),
     Target(
         name="proc-process",

@@ -32,6 +32,7 @@ GPUSLICE_WEB_CONFIG: hub.webConfig.existingSecret
 
 {{/* Options whose default is a path at which a value mounts a directory. */}}
 {{- define "gpuslice.mounted" -}}
+cgroup-root: sharing.memoryLimits.enabled
 hami-root: sharing.hami.enabled
 hami-vnpu-root: sharing.hamiVnpu.enabled
 mps-root: sharing.mps.enabled

@@ -231,6 +231,9 @@ amd-dra: {{ $below }}/plugins/gpu.amd.com
 {{- if .intelDra.enabled }}
 intel-dra: {{ $below }}/plugins/gpu.intel.com
 {{- end }}
+{{- if .memoryLimits.enabled }}
+cgroups: /sys/fs/cgroup
+{{- end }}
 {{- end }}
 {{- end }}
 

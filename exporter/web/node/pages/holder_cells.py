@@ -3,8 +3,10 @@
 Cells that many rows share are cached where that saves time.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -12,15 +14,16 @@ from markupsafe import escape
 
 from exporter.formats.holder_answers import efficiency_of
 from exporter.formats.labels import label_texts, short_labels
+from exporter.formats.memory_limits import limits_text
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
 from exporter.model.pod_labels import Labels
 from exporter.model.states import STATE_WORDS, HolderState, Judgement
 from exporter.web.kit import markup
-from exporter.web.kit.elements import Figure
-from exporter.web.node.pages.picture.cells import Amounts, use_bar
+from exporter.web.kit.elements import Figure, with_limits
+from exporter.web.node.pages.picture.cells import Amounts, limits_of, use_bar
 from exporter.web.node.pages.scene import Scene, number_of
-from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
+from exporter.web.node.pages.slice_words import isolation_text, isolation_word, slice_of
 from exporter.wording import (
     UNKNOWN,
     decimal,
@@ -150,12 +153,12 @@ def sharing(line: HolderLine) -> TableCell:
 
 
 def isolation(line: HolderLine) -> TableCell:
-    return _isolation(line.row.isolation)
+    return _isolation(line.row.isolation, isolation_text(line.row))
 
 
 @lru_cache(_KEPT)
-def _isolation(name: str) -> TableCell:
-    word, title = escape(isolation_word(name)), escape(ISOLATION.get(name, ""))
+def _isolation(name: str, text: str) -> TableCell:
+    word, title = escape(isolation_word(name)), escape(text)
     return TableCell(f'<abbr title="{title}">{word}</abbr>')
 
 
@@ -165,8 +168,9 @@ def memory(line: HolderLine) -> TableCell:
     amount = _unknown(line.scene.why_memory(row)) if used is None else _escaped(gibibytes(used))
     whole = _unknown(line.scene.why_entitled(row)) if held is None else _escaped(gibibytes(held))
     device = line.scene.device_memory(row) if held is None else None
-    drawn = _use(line.state, used, held, device.total if device else None)
-    return TableCell(f'{drawn}{amount}<span class="of"> / {whole} GiB</span>', look="measure")
+    drawn = _use(line.state, used, held, device.total if device else None, limits_of(row))
+    title = escape(limits_text(row)) or None
+    return TableCell(f'{drawn}{amount}<span class="of"> / {whole} GiB</span>', title, look="measure")
 
 
 def compute(line: HolderLine) -> TableCell:
@@ -231,18 +235,25 @@ def _escaped(number: str) -> str:
     return number.replace("<", "&lt;")
 
 
-def _use(state: HolderState, used: Number | None, entitled: Number | None, device: Number | None) -> str:
-    """Return the bar of a use on its track: the entitlement, or else the device."""
+def _use(
+    state: HolderState,
+    used: Number | None,
+    entitled: Number | None,
+    device: Number | None,
+    limits: Mapping[str, float] = MappingProxyType({}),
+) -> str:
+    """Return the bar of a use on its track: the entitlement, or else the device; ``limits`` are marked."""
     track = device if entitled is None else entitled
+    marked = tuple((look, round(size / track, 3)) for look, size in limits.items()) if track else ()
     if used is None or not track:
-        return _bar(state, None, entitled is None)
+        return _bar(state, None, entitled is None, marked)
     share = used / track
     if 0 < share < _LEAST_DRAWN:
         share = _LEAST_DRAWN
-    return _bar(state, round(share, 3), entitled is None)
+    return _bar(state, round(share, 3), entitled is None, marked)
 
 
 @lru_cache(_KEPT)
-def _bar(look: str, share: float | None, dashed: bool) -> str:
+def _bar(look: str, share: float | None, dashed: bool, limits: tuple[tuple[str, float], ...]) -> str:
     drawn = use_bar("", look, share, None if dashed else 1, Amounts(1, None, None))
-    return str(markup.bar_svg(drawn, silent=True))
+    return str(markup.bar_svg(with_limits(drawn, dict(limits)), silent=True))

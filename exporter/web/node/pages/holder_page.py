@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from exporter.formats.holder_answers import AnsweredQuestion, efficiency_of
 from exporter.formats.holder_text import energy, gpu_time
+from exporter.formats.memory_limits import limits_text
 from exporter.model import ContainerRef, ContainerRow, GpuRow, HeldClaim, MigRow, Totals
 from exporter.model.pod_labels import Labels
 from exporter.web.kit.elements import Figure, Pair, figure_of
@@ -16,7 +17,7 @@ from exporter.web.node.pages.holder_cells import row_id, state_text
 from exporter.web.node.pages.picture.cells import UNATTRIBUTED, Amounts, Gauge, memory_amounts, use_gauges
 from exporter.web.node.pages.process_table import ProcessTable, place_of, processes_of_holder
 from exporter.web.node.pages.scene import Scene, name_of
-from exporter.web.node.pages.slice_words import ISOLATION, isolation_word, slice_of
+from exporter.web.node.pages.slice_words import isolation_text, isolation_word, slice_of
 from exporter.wording import decimal, duration, gibibytes, mode_word
 
 _NOT_YET = "not enough data yet"
@@ -25,6 +26,7 @@ _SOURCES = {
     "process": "sum over its processes, from the driver",
     "instance": "total of the MIG device: no other container uses it",
     "device": "total of the GPU: no other container uses it",
+    "cgroup": "charged to its cgroup, as its processes are not visible",
     "server": "total of the MPS server: all of its clients belong to this container",
     "dcgm": "total of the device, by a DCGM profiling metric: no other container uses it",
 }
@@ -138,7 +140,7 @@ def _held(scene: Scene, row: ContainerRow) -> HeldView:
         claims=tuple(map(_claim, row.claims)),
         mode=mode_word(row.sharing),
         isolation=isolation_word(row.isolation),
-        isolation_text=ISOLATION.get(row.isolation, ""),
+        isolation_text=isolation_text(row),
         state=state,
         state_word=state_text(scene.judged(row)),
         since=_since(scene, row, state),
@@ -177,7 +179,7 @@ def _measures(scene: Scene, row: ContainerRow) -> tuple[Measure, ...]:
     sizes = memory_amounts(scene.device_memory(row), None), Amounts(1, None, None)
     memory, compute = use_gauges(scene, row, *sizes)
     return (
-        Measure(memory, _source(row.memory_source, memory.pair)),
+        Measure(memory, "; ".join(filter(None, (_source(row.memory_source, memory.pair), limits_text(row))))),
         Measure(compute, _source(row.compute_source, compute.pair)),
     )
 

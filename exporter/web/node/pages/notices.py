@@ -192,14 +192,18 @@ def _blind(scene: Scene) -> Iterator[Notice]:
         yield Notice("bad", title, text, _doctor(scene))
 
 
+_CHARGED = "Memory is that charged to cgroups. "
+
+
 def _use(scene: Scene) -> Iterator[Notice]:
     node = scene.snapshot.node
     others = {"nvml", "podresources"}
     if not node.process_view and scene.snapshot.sequence and scene.snapshot.gpus:
         others.add("processes")
         reason = node.process_view_reason or "host processes are not visible; set hostPID: true"
-        title = "Per-container usage on shared devices is not known"
-        yield Notice("bad", title, reason, _doctor(scene))
+        charged = any(row.memory_source == "cgroup" for row in scene.snapshot.containers)
+        title = f"Per-container {'compute' if charged else 'usage'} on shared devices is not known"
+        yield Notice("bad", title, f"{_CHARGED}{capitalized(reason)}" if charged else reason, _doctor(scene))
     titles = {
         "processes": "Processes cannot be matched to pods",
         "identity": "Processes cannot be matched to pod names",

@@ -31,6 +31,16 @@ ISOLATION = {
 _WHOLE = "whole GPU"
 
 
+_BY_CGROUP = "the kernel or the driver keeps its memory within its limit, not its compute"
+
+
+def isolation_text(row: ContainerRow) -> str:
+    """Return the meaning of a holder's isolation."""
+    if row.isolation == "hard" and row.memory_limit is not None:
+        return _BY_CGROUP
+    return ISOLATION.get(row.isolation, "")
+
+
 def isolation_word(isolation: str) -> str:
     """Return the name of an isolation, a dash if it is unknown."""
     return isolation or UNKNOWN

@@ -3,9 +3,20 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.formats.memory_limits import limits_text
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, Memory, SliceCount
-from exporter.web.kit.elements import Bar, BarPart, Mark, Pair, PoolKey, bar, compute_pair, memory_pair
+from exporter.web.kit.elements import (
+    Bar,
+    BarPart,
+    Mark,
+    Pair,
+    PoolKey,
+    bar,
+    compute_pair,
+    memory_pair,
+    with_limits,
+)
 from exporter.web.node.pages.scene import Scene
 from exporter.wording import duration
 
@@ -29,6 +40,12 @@ def use_bar(text: str, state: str, used: Number | None, entitled: Number | None,
     parts = () if used is None else (BarPart(state, used, text), rest)
     track = size.whole if entitled is None else entitled
     return bar(text, parts, track, known=used is not None, dashed=entitled is None)
+
+
+def limits_of(row: ContainerRow) -> dict[str, float]:
+    """Return the memory limits of a holder that a bar marks, in bytes."""
+    limits = {"soft": row.memory_guaranteed or None, "hard": row.memory_limit}
+    return {look: size for look, size in limits.items() if size is not None}
 
 
 _SILENT = "not reported by the driver"
@@ -117,7 +134,9 @@ def use_gauges(
 ) -> tuple[Gauge, Gauge]:
     """Return the memory and the compute of a container on a device with these amounts."""
     state, memory, compute = scene.state(row), scene.memory(row), scene.compute(row)
-    memory_bar = use_bar(f"memory: {memory}", state, row.memory_used, row.memory_entitled, memory_size)
+    text = "; ".join(filter(None, (f"memory: {memory}", limits_text(row))))
+    memory_bar = use_bar(text, state, row.memory_used, row.memory_entitled, memory_size)
+    memory_bar = with_limits(memory_bar, limits_of(row))
     compute_bar = use_bar(f"compute: {compute}", state, row.compute_used, row.compute_entitled, compute_size)
     return Gauge("memory", memory_bar, memory), Gauge("compute", compute_bar, compute)
 
