@@ -25,7 +25,8 @@ from exporter.waiting.objects import (
 CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 """Prefix of the extended resource that each device class has by its name."""
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of taints that keep a new pod out of a node, or away from a device."""
 
 
 class Reason(NamedTuple):
@@ -131,7 +132,7 @@ def taints(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | Non
     """Return a finding if a taint keeps the pod out: the first that it does not tolerate."""
     unclear: Finding | None = None
     for taint in node.taints:
-        tolerated = taint.effect not in _KEEPS_OUT or tolerates(pod.tolerations, taint)
+        tolerated = taint.effect not in KEEPS_OUT or tolerates(pod.tolerations, taint)
         value = f"={taint.value}" if taint.value else ""
         words = f"taint {taint.key}{value}:{taint.effect}"
         finding = _tainted(tolerated, Reason("node(s) had untolerated taint(s)", words))

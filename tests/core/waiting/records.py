@@ -13,6 +13,7 @@ from exporter.waiting.objects import (
     PodKey,
     ResourceClaim,
     ResourceSlice,
+    Taint,
     WaitingPod,
 )
 from exporter.waiting.verdict import Judge, PodVerdicts, Verdict
@@ -63,6 +64,7 @@ def device(
     *,
     unread: tuple[str, ...] = (),
     counters: Mapping[str, int] | None = None,
+    taints: tuple[Taint, ...] = (),
     **attributes: str | int | bool,
 ) -> OfferedDraDevice:
     """Return a device with attributes of its driver."""
@@ -71,6 +73,7 @@ def device(
         attributes={f"{DRIVER}/{key}": value for key, value in attributes.items()},
         capacity={},
         counters=counters or {},
+        taints=taints,
         unread=unread,
     )
 

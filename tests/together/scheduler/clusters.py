@@ -37,6 +37,11 @@ SELECTORS = (
     f"{_OF}.index == '1'",
     f"{_OF}.productName.lowerAscii().contains('h100')",
 )
+DEVICE_TOLERATIONS: tuple[Json, ...] = (
+    {"operator": "Exists"},
+    {"key": "sick", "operator": "Equal", "value": "x"},
+    {"key": "sick", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+)
 # One that CEL fails on for whole GPUs, and one that is not simple.
 DOUBTFUL_SELECTORS = (f"{_OF}.profile == '1g.10gb'", f"{_OF}.productName.matches('.*H100.*')")
 
@@ -169,8 +174,9 @@ def _device(random: Random, number: int) -> Json:
         "attributes": attributes,
         "capacity": {"memory": {"value": random.choice(("10Gi", "40Gi", "80Gi"))}},
     }
-    if random.random() < 0.03:
-        device["taints"] = [{"key": "sick", "effect": "NoSchedule"}]
+    if random.random() < 0.1:
+        effect = random.choice(("NoSchedule", "NoExecute", "None"))
+        device["taints"] = [{"key": "sick", "value": random.choice("xy"), "effect": effect}]
     return device
 
 
@@ -204,6 +210,8 @@ def _slices(random: Random, node: str) -> list[Json]:
 def _request(random: Random, name: str, classes: list[str]) -> Json:
     chosen = "no-such-class" if random.random() < 0.02 else random.choice(classes)
     exactly: Json = {"deviceClassName": chosen, "selectors": _cel(random, 0.05)}
+    if random.random() < 0.2:
+        exactly["tolerations"] = [random.choice(DEVICE_TOLERATIONS)]
     if random.random() < 0.15:
         exactly["allocationMode"] = "All"
     else:
