@@ -1,23 +1,20 @@
 """What a waiting pod lacks on each node, and how it is tried whether a change would supply that."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from exporter.waiting.filters import Offered, is_device
 from exporter.waiting.gpu_facts import GpuFacts
-from exporter.waiting.objects import Amounts, PodKey, WaitingPod
+from exporter.waiting.objects import PodKey, WaitingPod
 from exporter.waiting.trial import Change, Trials
-from exporter.waiting.verdict import ABORTS, PodVerdicts, Verdict
+from exporter.waiting.verdict import ABORTS, Judge, PodVerdicts, Verdict
 
 RESOURCES: Final = "NodeResourcesFit"
 # In a large cluster, ways on thousands of nodes would only repeat the answer.
 MOST_FOUND: Final = 50
-
-
-def is_device(resource: str) -> bool:
-    """Return whether a resource is an extended one, as device plugins offer them."""
-    return "/" in resource
 
 
 def devices_of(pod: WaitingPod) -> dict[str, int]:
@@ -31,32 +28,50 @@ class Search:
 
     pod: WaitingPod
     verdicts: PodVerdicts
+    judge: Judge
     trials: Trials
-    taken: Mapping[str, Mapping[str, int]]  # by node and resource
-    allocatable: Mapping[str, Amounts]  # by node
     facts: GpuFacts
 
     @cached_property
-    def lacking(self) -> Mapping[str, Mapping[str, int]]:
-        """The nodes that only resources keep the pod from, each with how much of each resource is missing."""
+    def lacking(self) -> Mapping[str, AbstractSet[str]]:
+        """The nodes that only resources keep the pod from, each with the resources that are missing."""
+        found: dict[str, AbstractSet[str]] = {}
+        for verdict, nodes in self.verdicts.groups:
+            if verdict.answer == "no" and verdict.filter == RESOURCES:
+                found.update(dict.fromkeys(nodes, frozenset(each.resource for each in verdict.reasons)))
+        return found
+
+    def missing(self, node: str) -> Mapping[str, int]:
+        """Return how much of each resource is missing on a node of ``lacking``; nothing of others."""
         return {
-            each.node: {
-                reason.resource: reason.needed - max(reason.free, 0)
-                for reason in each.reasons
-                if reason.resource
-            }
-            for each in self.verdicts.verdicts
-            if each.answer == "no" and each.filter == RESOURCES
+            name: self.pod.requests[name] - max(self.free(node, name), 0)
+            for name in self.lacking.get(node, ())
         }
+
+    @property
+    def cordoned(self) -> Iterator[str]:
+        """The nodes whose cordon keeps the pod out, without those that lack resources as well."""
+        for verdict, nodes in self.verdicts.groups:
+            if verdict.answer == "no" and verdict.filter == "NodeUnschedulable":
+                yield from self.judge.with_resources(self.pod, nodes)
 
     @cached_property
     def _aborts(self) -> tuple[str, ...]:
         """The doubt that the scheduler meets an error on some node, if it may."""
-        return (ABORTS,) if any(ABORTS in each.unjudged for each in self.verdicts.verdicts) else ()
+        return (ABORTS,) if any(ABORTS in each.unjudged for each, _ in self.verdicts.groups) else ()
 
     def free(self, node: str, resource: str) -> int:
-        """Return how much of a resource is free on a node."""
-        return self.allocatable[node].get(resource, 0) - self.taken.get(node, {}).get(resource, 0)
+        """Return how much of a resource is free on a node for the pod."""
+        state = self.judge.state
+        return self.capacity(node, resource) - state.taken_for(self.pod, node).get(resource, 0)
+
+    def capacity(self, node: str, resource: str) -> int:
+        """Return how much of a resource a node has."""
+        return self.judge.state.objects.nodes[node].allocatable.get(resource, 0)
+
+    def offers(self, resource: str) -> Sequence[Offered]:
+        """Return the nodes that have an extended resource, in the order of their names."""
+        return self.judge.state.offers.get(resource, ())
 
     def try_change(self, change: Change) -> Verdict:
         """Return the verdict on the node after a change, with the doubts that the pod has on all nodes."""

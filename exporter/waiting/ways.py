@@ -33,7 +33,7 @@ def find_ways(search: Search) -> tuple[tuple[Way, ...], tuple[NotHelping, ...]]:
     """
     if (
         search.pod.gates
-        or any(each.answer != "no" for each in search.verdicts.verdicts)
+        or any(verdict.answer != "no" for verdict, _ in search.verdicts.groups)
         or search.verdicts.before
     ):
         return (), ()

@@ -2,9 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from exporter.waiting.lack import MOST_FOUND, Search, is_device, listed
+from exporter.waiting.filters import Reason, is_device
+from exporter.waiting.lack import MOST_FOUND, Search, listed
 from exporter.waiting.objects import PlacedPod
 from exporter.waiting.trial import Change
 from exporter.waiting.way import Found, NotHelping, Way
@@ -14,9 +16,9 @@ from exporter.wording import duration
 def ending(search: Search) -> Found:
     """Return the nodes that pods are leaving now, if what they free suffices."""
     ways: list[Way] = []
-    for node, missing in search.lacking.items():
-        leaving = [each for each in search.trials.ending.get(node, ()) if _frees(each, missing)]
-        pods = tuple(sorted(each.key for each in leaving))
+    for node, ending_pods in search.trials.ending.items():
+        missing = search.lacking.get(node, frozenset())
+        pods = tuple(sorted(each.key for each in ending_pods if _frees(each, missing)))
         if not pods or len(ways) >= MOST_FOUND:
             continue
         verdict = search.try_change(Change(node=node, gone=frozenset(pods)))
@@ -86,9 +88,8 @@ def _of_node(search: Search, node: str, holders: Sequence[_Holder]) -> list[list
 
 def _suffice(search: Search, node: str, holders: Sequence[_Holder]) -> bool:
     """Return whether the pod would fit a node without some pods."""
-    freed = {name: sum(each.pod.requests.get(name, 0) for each in holders) for name in search.lacking[node]}
     # Most often this is not enough, and there is nothing to try.
-    if any(freed[name] < missing for name, missing in search.lacking[node].items()):
+    if any(_held(name, holders) < missing for name, missing in search.missing(node).items()):
         return False
     return search.try_change(_gone(node, holders)).answer != "no"
 
@@ -115,16 +116,30 @@ def _without(search: Search, node: str, holders: Sequence[_Holder]) -> Way | Non
 
 
 def _useless(search: Search, node: str, holders: Sequence[_Holder]) -> NotHelping:
-    left = "; ".join(reason.words for reason in search.try_change(_gone(node, holders)).reasons)
+    reasons = search.try_change(_gone(node, holders)).reasons
+    left = "; ".join(_left(search, node, reason, holders) for reason in reasons)
     names = listed(tuple(each.pod.key for each in holders))
     several = len(holders) > 1
     idle_words = f"{names} on {node} {'are' if several else 'is'} idle"
     return NotHelping(node, f"{idle_words}, but without {'them' if several else 'it'} {left}")
 
 
-def _holds(pod: PlacedPod, missing: Mapping[str, int]) -> bool:
+def _left(search: Search, node: str, reason: Reason, holders: Sequence[_Holder]) -> str:
+    """Return why a node would still be out without its idle pods."""
+    name = reason.resource
+    if not name:
+        return reason.words
+    free = max(search.free(node, name) + _held(name, holders), 0)
+    return f"{free} of {search.capacity(node, name)} {name} free, {search.pod.requests[name]} requested"
+
+
+def _held(resource: str, holders: Sequence[_Holder]) -> int:
+    return sum(each.pod.requests.get(resource, 0) for each in holders)
+
+
+def _holds(pod: PlacedPod, missing: AbstractSet[str]) -> bool:
     return any(pod.requests.get(name, 0) > 0 for name in missing if is_device(name))
 
 
-def _frees(pod: PlacedPod, missing: Mapping[str, int]) -> bool:
+def _frees(pod: PlacedPod, missing: AbstractSet[str]) -> bool:
     return any(pod.requests.get(name, 0) > 0 for name in missing)

@@ -55,7 +55,7 @@ def judged(waiting: WaitingPod, objects: Objects) -> PodVerdicts:
 
 def verdict(waiting: WaitingPod, objects: Objects) -> Verdict:
     """Return the verdict of a pod on the only node."""
-    (only,) = judged(waiting, objects).verdicts
+    (only,) = judged(waiting, objects).by_node.values()
     return only
 
 

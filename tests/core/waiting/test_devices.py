@@ -215,7 +215,7 @@ def test_an_error_of_a_selector_on_one_node_stops_the_pod_on_all() -> None:
         cluster(node("n1"), node("n2"), node("n3"), claims=claim(failing), classes=CLASSES, slices=slices),
     )
 
-    assert [each.answer for each in verdicts.verdicts] == ["not judged", "not judged", "no"]
+    assert [each.answer for each in verdicts.by_node.values()] == ["not judged", "not judged", "no"]
     assert verdicts.message() is None
 
 

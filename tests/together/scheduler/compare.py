@@ -152,17 +152,17 @@ class Comparison:
         counts["pods"] += 1
         counts["pods bound"] += bool(node)
         counts["pods with the scheduler's message, equal to ours"] += verdicts.message() is not None
-        for each in verdicts.verdicts:
-            counts[f"verdicts: {each.answer}"] += 1
+        for verdict, nodes in verdicts.groups:
+            counts[f"verdicts: {verdict.answer}"] += len(nodes)
         self.tally.by_filter.update(verdicts.by_filter())
-        words = {words for each in verdicts.verdicts for words in each.unjudged}
+        words = {words for verdict, _ in verdicts.groups for words in verdict.unjudged}
         self.tally.unjudged.update(words or {"nothing"})
 
 
 def problems(verdicts: PodVerdicts, node: str, message: str) -> list[str]:
     """Return how verdicts and the answer of the scheduler disagree."""
-    ours, answers = verdicts.message(), {each.node: each for each in verdicts.verdicts}
-    judged = not any(each.unjudged for each in verdicts.verdicts)
+    ours, answers = verdicts.message(), verdicts.by_node
+    judged = not any(verdict.unjudged for verdict, _ in verdicts.groups)
     if node:
         there = answers[node]
         wrong = there.answer == "no" or (judged and there.answer != "fits")
