@@ -1,20 +1,22 @@
 """What a waiting pod lacks on each node, and how it is tried whether a change would supply that."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 from exporter.waiting.filters import Offered, is_device
 from exporter.waiting.gpu_facts import GpuFacts
-from exporter.waiting.objects import PodKey, WaitingPod
+from exporter.waiting.objects import PodKey, ResourceClaim, WaitingPod
 from exporter.waiting.trial import Change, Trials
 from exporter.waiting.verdict import ABORTS, Judge, PodVerdicts, Verdict
 
 RESOURCES: Final = "NodeResourcesFit"
+DEVICES: Final = "DynamicResources"
 # In a large cluster, ways on thousands of nodes would only repeat the answer.
 MOST_FOUND: Final = 50
+Item = TypeVar("Item")
 
 
 def devices_of(pod: WaitingPod) -> dict[str, int]:
@@ -34,11 +36,15 @@ class Search:
 
     @cached_property
     def lacking(self) -> Mapping[str, AbstractSet[str]]:
-        """The nodes that only resources keep the pod from, each with the resources that are missing."""
+        """The nodes that only resources or claims keep the pod from, each with its missing resources."""
         found: dict[str, AbstractSet[str]] = {}
         for verdict, nodes in self.verdicts.groups:
-            if verdict.answer == "no" and verdict.filter == RESOURCES:
-                found.update(dict.fromkeys(nodes, frozenset(each.resource for each in verdict.reasons)))
+            if verdict.answer == "no" and verdict.filter in {RESOURCES, DEVICES}:
+                found.update(
+                    dict.fromkeys(
+                        nodes, frozenset(each.resource for each in verdict.reasons if each.resource)
+                    )
+                )
         return found
 
     def missing(self, node: str) -> Mapping[str, int]:
@@ -59,6 +65,17 @@ class Search:
     def _aborts(self) -> tuple[str, ...]:
         """The doubt that the scheduler meets an error on some node, if it may."""
         return (ABORTS,) if any(ABORTS in each.unjudged for each, _ in self.verdicts.groups) else ()
+
+    def lacks_devices(self, node: str) -> bool:
+        """Return whether devices (DRA) are missing for the claims of the pod on a node of ``lacking``."""
+        return node in self.lacking and self.judge.lacks_devices(self.pod, node)
+
+    @property
+    def claims(self) -> Sequence[ResourceClaim]:
+        """The claims of the pod that have no devices yet."""
+        claims = self.judge.state.objects.claims or {}
+        own = (claims.get((self.pod.key.namespace, name)) for name in self.pod.claims)
+        return [each for each in own if each is not None and each.allocated is None]
 
     def free(self, node: str, resource: str) -> int:
         """Return how much of a resource is free on a node for the pod."""
@@ -82,7 +99,30 @@ class Search:
         return tuple(dict.fromkeys((*verdict.unjudged, *self._aborts)))
 
 
+def fewest(items: Sequence[Item], suffice: Callable[[Sequence[Item]], bool]) -> list[Item]:
+    """Return the first item that suffices alone; else some that do together; none if not even all do."""
+    if not items or not suffice(items):
+        return []
+    for each in items:
+        if suffice([each]):
+            return [each]
+    return spared(items, suffice)
+
+
+def spared(items: Sequence[Item], suffice: Callable[[Sequence[Item]], bool]) -> list[Item]:
+    """Return those of items that suffice which are needed; the last ones are spared first."""
+    together = list(items)
+    for each in reversed(items):
+        fewer = [other for other in together if other is not each]
+        together = fewer if suffice(fewer) else together
+    return together
+
+
 def listed(pods: tuple[PodKey, ...]) -> str:
     """Return names of pods as text."""
-    names = [str(pod) for pod in pods]
+    return names_as_text([str(pod) for pod in pods])
+
+
+def names_as_text(names: Sequence[str]) -> str:
+    """Return names as text: a, b and c."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""

@@ -8,8 +8,17 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from exporter.waiting.device_changes import DeviceChanges
 from exporter.waiting.filters import CORDON, ClusterState
-from exporter.waiting.objects import Amounts, ClusterNode, PlacedPod, PodKey, WaitingPod
+from exporter.waiting.objects import (
+    Amounts,
+    ClusterNode,
+    DeviceName,
+    PlacedPod,
+    PodKey,
+    ResourceClaim,
+    WaitingPod,
+)
 from exporter.waiting.verdict import Judge, Verdict
 
 
@@ -22,7 +31,9 @@ class Change:
     # What it offers more of each resource, less if negative.
     offers: Mapping[str, int] = field(default_factory=dict)
     uncordoned: bool = False
+    untainted: AbstractSet[DeviceName] = frozenset()  # devices that have no taint any more
     requests: Amounts | None = None  # of the pod, instead of its own
+    claims: tuple[ResourceClaim, ...] = ()  # of the pod, instead of its own of the same names
 
 
 class Trials:
@@ -30,6 +41,7 @@ class Trials:
 
     def __init__(self, state: ClusterState) -> None:
         self._objects, self._guards, self._nominated = state.objects, state.guards, state.nominated
+        self.devices = DeviceChanges(self._objects)
         nodes = self._objects.nodes
         # Other nodes matter only as places of pods that keep others out.
         self._places = {each.node: nodes[each.node] for each in self._guards if each.node in nodes}
@@ -57,7 +69,7 @@ class Trials:
         elsewhere = [each for each in self._guards if each.node != change.node]
         nodes = {**self._places, change.node: _changed(self._objects.nodes[change.node], change)}
         objects = replace(
-            self._objects,
+            self.devices.after(pod, change.node, change.gone, change.untainted, change.claims),
             nodes=nodes,
             placed=(*stay, *elsewhere),
             waiting=self._nominated.get(change.node, ()),

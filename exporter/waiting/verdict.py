@@ -141,6 +141,11 @@ class Judge:
             if finding is None or not finding.reasons:
                 yield name
 
+    def lacks_devices(self, pod: WaitingPod, node: str) -> bool:
+        """Return whether the claims of a pod cannot be served by devices (DRA) of a node."""
+        finding = self._devices.claims(pod, self._state.objects.nodes[node], self._state)
+        return finding is not None and bool(finding.reasons)
+
     def judge(self, pod: WaitingPod) -> PodVerdicts:
         """Return the verdicts of a pod on all nodes; pods that ask for the same share them."""
         asked = self.asked(pod)

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from exporter.waiting.device_changes import released
 from exporter.waiting.filters import Reason, is_device
-from exporter.waiting.lack import MOST_FOUND, Search, listed
+from exporter.waiting.lack import MOST_FOUND, Search, listed, names_as_text, spared
 from exporter.waiting.objects import PlacedPod
 from exporter.waiting.trial import Change
 from exporter.waiting.way import Found, NotHelping, Way
@@ -17,8 +17,7 @@ def ending(search: Search) -> Found:
     """Return the nodes that pods are leaving now, if what they free suffices."""
     ways: list[Way] = []
     for node, ending_pods in search.trials.ending.items():
-        missing = search.lacking.get(node, frozenset())
-        pods = tuple(sorted(each.key for each in ending_pods if _frees(each, missing)))
+        pods = tuple(sorted(each.key for each in ending_pods if _frees(search, each)))
         if not pods or len(ways) >= MOST_FOUND:
             continue
         verdict = search.try_change(Change(node=node, gone=frozenset(pods)))
@@ -66,9 +65,8 @@ def _idle_by_node(search: Search) -> Mapping[str, list[_Holder]]:
     """Return the idle pods that hold what is missing, by node; those that are idle for longest come first."""
     found: defaultdict[str, list[_Holder]] = defaultdict(list)
     for each in sorted(search.facts.idle or (), key=lambda pod: -pod.seconds):
-        missing = search.lacking.get(each.node)
-        pod = None if missing is None else search.trials.pod(each.node, each.key)
-        if missing is not None and pod is not None and not pod.ending and _holds(pod, missing):
+        pod = search.trials.pod(each.node, each.key) if each.node in search.lacking else None
+        if pod is not None and not pod.ending and _holds(search, pod):
             found[each.node].append(_Holder(pod, each.seconds))
     return found
 
@@ -78,12 +76,8 @@ def _of_node(search: Search, node: str, holders: Sequence[_Holder]) -> list[list
     single = [[each] for each in holders if _suffice(search, node, [each])]
     if single or not _suffice(search, node, holders):
         return single
-    together = list(holders)
     # The shortest idle ones are spared first.
-    for spared in reversed(holders):
-        fewer = [each for each in together if each is not spared]
-        together = fewer if _suffice(search, node, fewer) else together
-    return [together]
+    return [spared(holders, lambda some: _suffice(search, node, some))]
 
 
 def _suffice(search: Search, node: str, holders: Sequence[_Holder]) -> bool:
@@ -116,12 +110,22 @@ def _without(search: Search, node: str, holders: Sequence[_Holder]) -> Way | Non
 
 
 def _useless(search: Search, node: str, holders: Sequence[_Holder]) -> NotHelping:
-    reasons = search.try_change(_gone(node, holders)).reasons
-    left = "; ".join(_left(search, node, reason, holders) for reason in reasons)
     names = listed(tuple(each.pod.key for each in holders))
     several = len(holders) > 1
     idle_words = f"{names} on {node} {'are' if several else 'is'} idle"
+    if shared := _shared_claims(search, holders):
+        return NotHelping(node, f"{idle_words}, but {shared}")
+    reasons = search.try_change(_gone(node, holders)).reasons
+    left = "; ".join(_left(search, node, reason, holders) for reason in reasons)
     return NotHelping(node, f"{idle_words}, but without {'them' if several else 'it'} {left}")
+
+
+def _shared_claims(search: Search, holders: Sequence[_Holder]) -> str:
+    """Return which claims of idle pods others use too, so that these give no device back."""
+    gone = {each.pod.key for each in holders}
+    claims = {claim.name: claim for key in gone for claim in search.trials.devices.held(key)}
+    shared = [claim for _, claim in sorted(claims.items()) if not released(claim, gone)]
+    return names_as_text([f"claim {claim.name} has other users" for claim in shared])
 
 
 def _left(search: Search, node: str, reason: Reason, holders: Sequence[_Holder]) -> str:
@@ -137,9 +141,19 @@ def _held(resource: str, holders: Sequence[_Holder]) -> int:
     return sum(each.pod.requests.get(resource, 0) for each in holders)
 
 
-def _holds(pod: PlacedPod, missing: AbstractSet[str]) -> bool:
-    return any(pod.requests.get(name, 0) > 0 for name in missing if is_device(name))
+def _holds(search: Search, pod: PlacedPod) -> bool:
+    """Return whether a pod holds devices of a kind that is missing on its node."""
+    missing = search.lacking.get(pod.node, frozenset())
+    counted = any(pod.requests.get(name, 0) > 0 for name in missing if is_device(name))
+    return counted or _has_devices(search, pod)
 
 
-def _frees(pod: PlacedPod, missing: AbstractSet[str]) -> bool:
-    return any(pod.requests.get(name, 0) > 0 for name in missing)
+def _frees(search: Search, pod: PlacedPod) -> bool:
+    """Return whether a pod takes any of what is missing on its node."""
+    missing = search.lacking.get(pod.node, frozenset())
+    return any(pod.requests.get(name, 0) > 0 for name in missing) or _has_devices(search, pod)
+
+
+def _has_devices(search: Search, pod: PlacedPod) -> bool:
+    """Return whether a pod has devices by claims (DRA), while such are missing on its node."""
+    return bool(search.trials.devices.held(pod.key)) and search.lacks_devices(pod.node)

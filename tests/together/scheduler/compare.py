@@ -15,8 +15,10 @@ from exporter.waiting.objects import Objects, PlacedPod, WaitingPod
 from exporter.waiting.verdict import Judge, PodVerdicts
 from tests.together.scheduler.clusters import NAMESPACES, make, probe_pod
 from tests.together.scheduler.control_plane import Api, Json, Outcomes
+from tests.together.scheduler.pods import ENDING
 from tests.together.scheduler.ways import carry_out
 
+_DAY = 86_400
 KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass", "Node")
 
 
@@ -70,6 +72,9 @@ class Comparison:
         probes = [each for each in cluster.objects if "-probe" in each["metadata"]["name"]]
         for kind in ("Node", "Pod", "DeviceClass", "ResourceSlice", "ResourceClaim"):
             self._api.create_all(each for each in ordered if each["kind"] == kind)
+        for each in ordered:
+            if ENDING in each["metadata"].get("annotations", {}):
+                self._api.delete(each, _DAY)
         self._api.create_all(probes)
         self._wait_for_probe(name)
         self._fixed = self._read_fixed()
