@@ -4,6 +4,7 @@ A large cluster has thousands of nodes, but few sets of taints and of labels tha
 only matters whether they suffice.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -44,6 +45,10 @@ class Findings:
 
     def split(self, name: str, judged: Filter, pod: WaitingPod, nodes: list[int]) -> Split:
         """Return the findings of a filter of the scheduler, by its name, on some nodes."""
+        if len(self._nodes) == 1:
+            # There is nothing to share.
+            finding = judged(pod, self._nodes[0], self._state)
+            return ([], nodes) if finding is None else ([(finding, nodes)], [])
         if name == "DynamicResources":
             return self._of_devices(judged, pod, nodes)
         kinds = self._ask[name](pod)
@@ -63,15 +68,16 @@ class Findings:
     def _of_devices(self, judged: Filter, pod: WaitingPod, nodes: list[int]) -> Split:
         """Return the findings on single nodes: each has devices of its own."""
         found = self._found.setdefault(self._devices.asked(pod), [_NOT_ASKED] * len(self._nodes))
-        split, rest = [], []
+        split: defaultdict[Finding, list[int]] = defaultdict(list)
+        rest = []
         for node in nodes:
             if found[node] is _NOT_ASKED:
                 found[node] = judged(pod, self._nodes[node], self._state)
             if (finding := found[node]) is None:
                 rest.append(node)
             else:
-                split.append((finding, [node]))
-        return split, rest
+                split[finding].append(node)
+        return list(split.items()), rest
 
     def _seen(self, name: str, pod: WaitingPod) -> Hashable:
         """Return all that a filter sees of a pod."""

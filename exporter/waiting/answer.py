@@ -70,7 +70,9 @@ class Answering:
 
     def answer(self, pod: WaitingPod) -> Answer:
         """Return the answer for a pod."""
-        alike = (self._judge.asked(pod), bool(pod.gates), *advised(self._facts, pod))
+        # Ways may name one of several claims.
+        claims = pod.claims if pod.claims[1:] else ()
+        alike = (self._judge.asked(pod), bool(pod.gates), claims, *advised(self._facts, pod))
         if alike not in self._known:
             self._known[alike] = self._answer(pod)
         waits = max(self._now - pod.since, 0.0)

@@ -65,12 +65,13 @@ class Devices:
         return doubts.finding()
 
     def asked(self, pod: WaitingPod) -> Hashable:
-        """Return all that ``claims`` sees of a pod."""
-        free = tuple((each.requests, each.unread) for each in self._claims(pod, allocated=False))
-        held = tuple((each.nodes, each.unread) for each in self._claims(pod, allocated=True))
+        """Return all that ``before`` and ``claims`` see of a pod, without the names of its own claims."""
+        found = [(each.owner in {"", pod.key.name}, each) for each in self._claims(pod, allocated=False)]
+        free = tuple((each.requests, each.unread, own or each.owner) for own, each in found)
+        held = tuple((each.namespace, each.name) for each in self._claims(pod, allocated=True))
         classes = self.state.classes_of_resources
         extended = tuple((name, count) for name, count in pod.requests.items() if name in classes)
-        return (bool(pod.claims), free, held, extended)
+        return (bool(pod.claims), free, held, extended, self.before(pod))
 
     def _claims(self, pod: WaitingPod, *, allocated: bool) -> list[ResourceClaim]:
         claims = self.state.objects.claims or {}

@@ -68,7 +68,15 @@ class Search:
 
     def lacks_devices(self, node: str) -> bool:
         """Return whether devices (DRA) are missing for the claims of the pod on a node of ``lacking``."""
+        if node in self._short_of_devices:
+            return True
         return node in self.lacking and self.judge.lacks_devices(self.pod, node)
+
+    @cached_property
+    def _short_of_devices(self) -> AbstractSet[str]:
+        """The nodes that nothing but claims keeps the pod from."""
+        groups = self.verdicts.groups
+        return {node for verdict, nodes in groups if verdict.filter == DEVICES for node in nodes}
 
     @property
     def claims(self) -> Sequence[ResourceClaim]:
@@ -103,7 +111,7 @@ def fewest(items: Sequence[Item], suffice: Callable[[Sequence[Item]], bool]) -> 
     """Return the first item that suffices alone; else some that do together; none if not even all do."""
     if not items or not suffice(items):
         return []
-    for each in items:
+    for each in items if items[1:] else ():
         if suffice([each]):
             return [each]
     return spared(items, suffice)

@@ -158,8 +158,9 @@ class Judge:
         items = (pod.requests, pod.selector, pod.labels if self._state.guards else {})
         single = (pod.uid, pod.priority) if self._state.nominated else ()
         own = (pod.affinity, pod.tolerations, pod.scheduler, pod.node_name, pod.gates, pod.unjudged)
-        namespace = pod.key.namespace if pod.claims or self._state.guards else ""
-        return (*(frozenset(each.items()) for each in items), *single, *own, namespace, pod.claims)
+        namespace = pod.key.namespace if self._state.guards else ""
+        claims = self._devices.asked(pod)
+        return (*(frozenset(each.items()) for each in items), *single, *own, namespace, claims)
 
     def _judge(self, pod: WaitingPod) -> PodVerdicts:
         if pod.scheduler != DEFAULT_SCHEDULER:

@@ -70,6 +70,7 @@ def _other_classes(search: Search, claim: ResourceClaim, request: ClaimRequest) 
     if request.device_class not in classes:
         return
     mine = search.trials.devices.suited((*classes[request.device_class].selectors, *request.selectors))
+    of_claim = f" of claim {claim.name}" if search.pod.claims[1:] else ""
     found = 0
     for name in sorted(classes.keys() - {request.device_class}):
         # If its own selectors allow none of these devices, it could ask without them.
@@ -83,7 +84,7 @@ def _other_classes(search: Search, claim: ResourceClaim, request: ClaimRequest) 
                 verdict = search.try_change(Change(node=node, claims=(replace(claim, requests=requests),)))
                 if verdict.answer != "no":
                     found += 1
-                    yield _ask_for(node, claim, request, instead, search.unjudged(verdict))
+                    yield _ask_for(node, request, instead, of_claim, search.unjudged(verdict))
 
 
 def _nodes_with_larger(search: Search, mine: Suited, other: Suited) -> list[str]:
@@ -105,10 +106,10 @@ def _as_large(device: OfferedDraDevice, mine: Suited) -> bool:
 
 
 def _ask_for(
-    node: str, claim: ResourceClaim, request: ClaimRequest, instead: ClaimRequest, unjudged: tuple[str, ...]
+    node: str, request: ClaimRequest, instead: ClaimRequest, of_claim: str, unjudged: tuple[str, ...]
 ) -> Way:
     dropped = ", without its selectors" if instead.selectors != request.selectors else ""
-    where = f"in request {request.name} of claim {claim.name}{dropped}"
+    where = f"in request {request.name}{of_claim}{dropped}"
     return Way(
         kind="larger",
         node=node,

@@ -9,6 +9,7 @@ from exporter.waiting.filters import Reason, is_device
 from exporter.waiting.lack import MOST_FOUND, Search, listed, names_as_text, spared
 from exporter.waiting.objects import PlacedPod
 from exporter.waiting.trial import Change
+from exporter.waiting.verdict import Verdict
 from exporter.waiting.way import Found, NotHelping, Way
 from exporter.wording import duration
 
@@ -51,11 +52,10 @@ def idle(search: Search) -> Found:
         if len(found) >= MOST_FOUND:
             break
         together = _of_node(search, node, holders)
-        for each in together:
-            way = _without(search, node, each)
-            if way is not None:
-                shortest = min(holder.seconds for holder in each)
-                found.append(((bool(way.unjudged), len(each), -shortest, node), way))
+        for each, verdict in together:
+            way = _without(search, node, each, verdict)
+            shortest = min(holder.seconds for holder in each)
+            found.append(((bool(way.unjudged), len(each), -shortest, node), way))
         if not together and len(not_helping) < MOST_FOUND:
             not_helping.append(_useless(search, node, holders))
     return Found([way for _, way in sorted(found, key=lambda each: each[0])], not_helping)
@@ -71,31 +71,39 @@ def _idle_by_node(search: Search) -> Mapping[str, list[_Holder]]:
     return found
 
 
-def _of_node(search: Search, node: str, holders: Sequence[_Holder]) -> list[list[_Holder]]:
-    """Return each idle pod of a node that suffices alone; if none does, some that do together."""
-    single = [[each] for each in holders if _suffice(search, node, [each])]
-    if single or not _suffice(search, node, holders):
-        return single
+def _of_node(
+    search: Search, node: str, holders: Sequence[_Holder]
+) -> list[tuple[Sequence[_Holder], Verdict]]:
+    """Return each idle pod of a node that suffices alone; if none does, some that do together.
+
+    Each with the verdict without it.
+    """
+
+    def without(some: Sequence[_Holder]) -> Verdict | None:
+        return _fits_without(search, node, some)
+
+    single = [([each], verdict) for each in holders if (verdict := without([each])) is not None]
+    if single or len(holders) == 1 or without(holders) is None:
+        return [*single]
     # The shortest idle ones are spared first.
-    return [spared(holders, lambda some: _suffice(search, node, some))]
+    few = spared(holders, lambda some: without(some) is not None)
+    return [(few, search.try_change(_gone(node, few)))]
 
 
-def _suffice(search: Search, node: str, holders: Sequence[_Holder]) -> bool:
-    """Return whether the pod would fit a node without some pods."""
+def _fits_without(search: Search, node: str, holders: Sequence[_Holder]) -> Verdict | None:
+    """Return the verdict on a node without some pods, None if the pod would still not fit there."""
     # Most often this is not enough, and there is nothing to try.
     if any(_held(name, holders) < missing for name, missing in search.missing(node).items()):
-        return False
-    return search.try_change(_gone(node, holders)).answer != "no"
+        return None
+    verdict = search.try_change(_gone(node, holders))
+    return None if verdict.answer == "no" else verdict
 
 
 def _gone(node: str, holders: Sequence[_Holder]) -> Change:
     return Change(node=node, gone=frozenset(each.pod.key for each in holders))
 
 
-def _without(search: Search, node: str, holders: Sequence[_Holder]) -> Way | None:
-    verdict = search.try_change(_gone(node, holders))
-    if verdict.answer == "no":
-        return None
+def _without(search: Search, node: str, holders: Sequence[_Holder], verdict: Verdict) -> Way:
     pods = tuple(each.pod.key for each in holders)
     times = " and ".join(dict.fromkeys(duration(each.seconds) for each in holders))
     return Way(

@@ -166,10 +166,10 @@ def alone(waits: WaitingPod, objects: Objects) -> dict[str, Verdict]:
 
 
 def without_errors(verdict: Verdict) -> tuple[object, ...]:
-    """Return a verdict without the doubt about an error, which may be met on any node."""
-    certain = tuple(words for words in verdict.unjudged if words != ABORTS)
+    """Return a verdict without the doubt about an error, which may be met on any node, and without order."""
+    certain = frozenset(verdict.unjudged) - {ABORTS}
     answer = "fits" if verdict.answer == "not judged" and not certain else verdict.answer
-    return answer, verdict.filter, verdict.reasons, certain
+    return answer, verdict.filter, frozenset(verdict.reasons), certain
 
 
 def check(objects: Objects) -> None:

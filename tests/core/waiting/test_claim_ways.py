@@ -215,8 +215,7 @@ def test_a_larger_device_of_another_class_could_be_asked_for():
 
     assert (way.kind, way.resource, way.instead_of, way.asked) == ("larger", "big", "small", "its owner")
     assert way.what == (
-        "ask for device class big instead of small in request gpu of claim mine: "
-        "its devices on n1 are as large or larger"
+        "ask for device class big instead of small in request gpu: its devices on n1 are as large or larger"
     )
 
 
@@ -228,7 +227,25 @@ def test_selectors_that_allow_no_larger_device_would_have_to_go():
 
     (way,) = answered(replace(full, claims=full.claims | own)).ways  # type: ignore[operator]
 
-    assert "of claim mine, without its selectors: " in way.what
+    assert "instead of small in request gpu, without its selectors: " in way.what
+    two = answered(
+        replace(full, claims=full.claims | own), waiting=replace(ASKING, claims=("mine", "of-n1-a"))
+    )  # type: ignore[operator]
+    assert "in request gpu of claim mine, without its selectors: " in two.ways[0].what
+
+
+def test_pods_whose_claims_differ_only_in_name_share_an_answer():
+    full = of_one_node(device("a"), claims=used(device("a"), "old"), placed=(holder("old", ending=True),))
+    claims = (full.claims or {}) | claim(request(device_class="small"), name="other")
+    claims |= claim(request(device_class="big"), name="big")
+    answering = Answering(replace(full, claims=claims), GpuFacts(at=0.0), 60.0)
+
+    first, same, other = (answering.answer(pod(claims=(name,))) for name in ("mine", "other", "big"))
+
+    assert first.ways is same.ways
+    assert not other.ways
+    assert "there is no claim gone" in answering.answer(pod(claims=("gone",))).before
+    assert "there is no claim lost" in answering.answer(pod(claims=("lost",))).before
 
 
 def test_a_class_whose_devices_may_be_smaller_is_not_named():

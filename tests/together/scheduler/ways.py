@@ -6,6 +6,7 @@ GPUs can have more replicas. A re-cut is thus a number of slices only.
 """
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -23,7 +24,7 @@ from tests.together.scheduler.pods import REQUIRED
 
 _H100: Final = "NVIDIA H100 80GB HBM3"
 _INSTANCES: Final = {"1g.10gb": 7, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}
-CLAIM: Final = " of claim "
+REQUEST: Final = " in request "
 
 
 def carry_out(  # noqa: PLR0917 - a control plane, a cluster, and what has been done so far
@@ -50,7 +51,7 @@ def carry_out(  # noqa: PLR0917 - a control plane, a cluster, and what has been 
         return ""
     _, _, given, way = min(found, key=lambda each: each[:2])
     _do(api, objects, way)
-    if CLAIM in way.what:
+    if REQUEST in way.what:
         _make_claim(api, given, way)
     _wait_for_all(api, outcomes, name)
     pod = api.create(_pinned(_again(given, way), way.node))
@@ -155,7 +156,7 @@ def _again(given: Json, way: Way) -> Json:
     """Return the same pod under another name, with what the way says that it asks for."""
     made = copy.deepcopy(given)
     made["metadata"]["name"] += "-again"
-    if CLAIM in way.what:
+    if REQUEST in way.what:
         made["spec"]["resourceClaims"][0]["resourceClaimName"] += "-again"
         return made
     containers = [each for kind in ("initContainers", "containers") for each in made["spec"].get(kind, ())]
@@ -181,8 +182,8 @@ def _pinned(pod: Json, node: str) -> Json:
 
 
 def _make_claim(api: Api, given: Json, way: Way) -> None:
-    """Make a claim as a way says: "… in request r0 of claim NAME, without its selectors: …"."""
-    request_name = way.what.partition(" in request ")[2].partition(CLAIM)[0]
+    """Make a claim as a way says: "… in request r0, without its selectors: …"."""
+    request_name = re.split("[,: ]", way.what.partition(REQUEST)[2])[0]
     (claim,) = [
         each
         for each in api.items("ResourceClaim")
