@@ -34,7 +34,7 @@ class Findings:
         self._kinds: dict[Hashable, _Kinds] = {}
         self._amounts: dict[str, list[tuple[int, int]]] = {}
         self._found: dict[Hashable, list[Finding | None]] = {}
-        self._ask: Mapping[str, Callable[[WaitingPod], _Kinds]] = {
+        self._arrange: Mapping[str, Callable[[WaitingPod], _Kinds]] = {
             "NodeName": self._by_name,
             "NodeUnschedulable": self._by_cordon,
             "TaintToleration": self._by_taints,
@@ -51,7 +51,7 @@ class Findings:
             return ([], nodes) if finding is None else ([(finding, nodes)], [])
         if name == "DynamicResources":
             return self._of_devices(judged, pod, nodes)
-        kinds = self._ask[name](pod)
+        kinds = self._arrange[name](pod)
         seen = (name, self._seen(name, pod))
         if seen not in self._found:
             self._found[seen] = [judged(pod, example, self._state) for example in kinds.examples]
@@ -97,7 +97,7 @@ class Findings:
         place = (pod.uid, pod.priority) if self._state.nominated else ()
         return (frozenset(pod.requests.items()), *place)
 
-    def _arranged(self, why: Hashable, keys: Callable[[], Iterable[Hashable]]) -> _Kinds:
+    def _by_keys(self, why: Hashable, keys: Callable[[], Iterable[Hashable]]) -> _Kinds:
         """Return the kinds of nodes by keys, one for each node; ``why`` says what these depend on."""
         if why not in self._kinds:
             kinds: dict[Hashable, int] = {}
@@ -108,24 +108,24 @@ class Findings:
 
     def _by_name(self, pod: WaitingPod) -> _Kinds:
         name = pod.node_name
-        return self._arranged(("name", name), lambda: (node.name == name for node in self._nodes))
+        return self._by_keys(("name", name), lambda: (node.name == name for node in self._nodes))
 
     def _by_cordon(self, _: WaitingPod) -> _Kinds:
-        return self._arranged("cordon", lambda: (node.cordoned for node in self._nodes))
+        return self._by_keys("cordon", lambda: (node.cordoned for node in self._nodes))
 
     def _by_taints(self, _: WaitingPod) -> _Kinds:
-        return self._arranged("taints", lambda: (node.taints for node in self._nodes))
+        return self._by_keys("taints", lambda: (node.taints for node in self._nodes))
 
     def _by_labels(self, pod: WaitingPod) -> _Kinds:
         asked = asked_labels(pod.selector, pod.affinity)
         named = any(term.fields for term in pod.affinity or ())
-        return self._arranged(
+        return self._by_keys(
             ("labels", asked, named),
             lambda: self._labels(asked, [node.name for node in self._nodes if named]),
         )
 
     def _by_topology(self, _: WaitingPod) -> _Kinds:
-        return self._arranged("topology", lambda: self._labels(self._state.topologies, ()))
+        return self._by_keys("topology", lambda: self._labels(self._state.topologies, ()))
 
     def _labels(self, names: Iterable[str], node_names: Sequence[str]) -> Iterable[Hashable]:
         """Yield labels of each node by their names, with the node's name if these are given."""
@@ -134,7 +134,7 @@ class Findings:
             yield (own_name, *map(node.labels.get, names))
 
     def _by_amounts(self, pod: WaitingPod) -> _Kinds:
-        return self._arranged(("amounts", self._asked_amounts(pod)), lambda: self._keys_of_amounts(pod))
+        return self._by_keys(("amounts", self._asked_amounts(pod)), lambda: self._keys_of_amounts(pod))
 
     def _keys_of_amounts(self, pod: WaitingPod) -> Iterable[Hashable]:
         """Return what of each node decides whether it has what a pod requests."""

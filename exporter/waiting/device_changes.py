@@ -28,11 +28,11 @@ PoolName: TypeAlias = tuple[str, str]
 """Driver and name of a pool."""
 
 
-class Suited(NamedTuple):
-    """The devices that surely meet some selectors."""
+class Size(NamedTuple):
+    """How large a device is, which is comparable for devices of one driver."""
 
-    of_nodes: Mapping[str, Sequence[OfferedDraDevice]]  # by the node that they are of
-    sizes: frozenset[tuple[str, frozenset[tuple[str, int]]]]  # the driver and the capacity of each
+    driver: str
+    capacity: frozenset[tuple[str, int]]
 
 
 class DeviceChanges:
@@ -40,7 +40,7 @@ class DeviceChanges:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._suited: dict[tuple[str, ...], Suited] = {}
+        self._sizes: dict[tuple[str, ...], Mapping[str, AbstractSet[Size]]] = {}
 
     def held(self, pod: PodKey) -> Sequence[ResourceClaim]:
         """Return the claims with devices that a pod uses."""
@@ -60,20 +60,17 @@ class DeviceChanges:
                     found[piece.node].append(device)
         return dict(sorted(found.items()))
 
-    def suited(self, selectors: tuple[str, ...]) -> Suited:
-        """Return the devices of nodes that surely meet all selectors."""
-        if selectors not in self._suited:
-            found: defaultdict[str, list[OfferedDraDevice]] = defaultdict(list)
+    def sizes(self, selectors: tuple[str, ...]) -> Mapping[str, AbstractSet[Size]]:
+        """Return the sizes of devices that surely meet all selectors, by node; "" is for several nodes."""
+        if selectors not in self._sizes:
+            found: defaultdict[str, set[Size]] = defaultdict(set)
             for piece in self._objects.slices or ():
-                if piece.node:
-                    found[piece.node] += [each for each in piece.devices if _meets(selectors, each)]
-            sizes = {
-                (each.name.driver, frozenset(each.capacity.items()))
-                for devices in found.values()
-                for each in devices
-            }
-            self._suited[selectors] = Suited(found, frozenset(sizes))
-        return self._suited[selectors]
+                for device in piece.devices:
+                    if _meets(selectors, device):
+                        size = Size(device.name.driver, frozenset(device.capacity.items()))
+                        found[piece.node].add(size)
+            self._sizes[selectors] = dict(sorted(found.items()))
+        return self._sizes[selectors]
 
     def after(
         self,

@@ -1,10 +1,12 @@
 """Ways that need devices of DRA drivers: one that is tainted, or a larger one of another device class."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 
-from exporter.waiting.device_changes import Suited
+from exporter.waiting.device_changes import Size
+from exporter.waiting.filters import KEEPS_OUT
 from exporter.waiting.lack import MOST_FOUND, Search, fewest, names_as_text
 from exporter.waiting.objects import ClaimRequest, OfferedDraDevice, ResourceClaim, Taint
 from exporter.waiting.trial import Change
@@ -34,7 +36,8 @@ def _fits_without_taints(search: Search, node: str, devices: Sequence[OfferedDra
 
 
 def _repair(search: Search, node: str, devices: Sequence[OfferedDraDevice]) -> Way:
-    taints = list(dict.fromkeys(_taint_words(taint) for each in devices for taint in each.taints))
+    in_force = [taint for each in devices for taint in each.taints if taint.effect in KEEPS_OUT]
+    taints = list(dict.fromkeys(map(_taint_words, in_force)))
     keep = f"taints {names_as_text(taints)} keep" if taints[1:] else f"taint {taints[0]} keeps"
     names = names_as_text([each.name.device for each in devices])
     return Way(
@@ -69,13 +72,13 @@ def _other_classes(search: Search, claim: ResourceClaim, request: ClaimRequest) 
     classes = search.judge.state.objects.classes or {}
     if request.device_class not in classes:
         return
-    mine = search.trials.devices.suited((*classes[request.device_class].selectors, *request.selectors))
+    mine = search.trials.devices.sizes((*classes[request.device_class].selectors, *request.selectors))
     of_claim = f" of claim {claim.name}" if search.pod.claims[1:] else ""
     found = 0
     for name in sorted(classes.keys() - {request.device_class}):
         # If its own selectors allow none of these devices, it could ask without them.
         for selectors in dict.fromkeys((request.selectors, ())):
-            other = search.trials.devices.suited((*classes[name].selectors, *selectors))
+            other = search.trials.devices.sizes((*classes[name].selectors, *selectors))
             instead = replace(request, device_class=name, selectors=selectors)
             requests = tuple(instead if each is request else each for each in claim.requests)
             for node in _nodes_with_larger(search, mine, other):
@@ -87,21 +90,26 @@ def _other_classes(search: Search, claim: ResourceClaim, request: ClaimRequest) 
                     yield _ask_for(node, request, instead, of_claim, search.unjudged(verdict))
 
 
-def _nodes_with_larger(search: Search, mine: Suited, other: Suited) -> list[str]:
-    """Return the nodes of which all devices of another kind are as large as some of one's own, or larger."""
-    return [
-        node
-        for node, devices in sorted(other.of_nodes.items())
-        if devices and all(_as_large(each, mine) for each in devices) and search.lacks_devices(node)
-    ]
+def _nodes_with_larger(
+    search: Search, mine: Mapping[str, AbstractSet[Size]], other: Mapping[str, AbstractSet[Size]]
+) -> Iterator[str]:
+    """Yield the nodes of which all devices of another kind are as large as some of one's own, or larger."""
+    own = frozenset[Size]().union(*mine.values())
+    larger = {size for size in frozenset[Size]().union(*other.values()) if _as_large(size, own)}
+    # Devices for several nodes may be chosen on each of them.
+    if other.get("", frozenset()) <= larger:
+        for node, sizes in other.items():
+            if sizes <= larger and search.lacks_devices(node):
+                yield node
 
 
-def _as_large(device: OfferedDraDevice, mine: Suited) -> bool:
+def _as_large(size: Size, own: AbstractSet[Size]) -> bool:
+    capacity = dict(size.capacity)
     return any(
-        sizes
-        and device.name.driver == driver
-        and all(device.capacity.get(name, 0) >= size for name, size in sizes)
-        for driver, sizes in mine.sizes
+        each.capacity
+        and each.driver == size.driver
+        and all(capacity.get(name, 0) >= amount for name, amount in each.capacity)
+        for each in own
     )
 
 

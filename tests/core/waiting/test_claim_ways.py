@@ -256,6 +256,22 @@ def test_a_class_whose_devices_may_be_smaller_is_not_named():
     asking = replace(big, claims=mine("big") | used(device("b"), "x"))
 
     assert not answered(asking).ways
+    # One for all nodes may be chosen as well.
+    shared = piece(device("c", "shared", size="small"), node="", pool="shared")
+    asking_small = of_one_node(
+        slices=(piece(device("b", size="big"), device("d")), shared),
+        claims=mine() | used(device("d"), "x") | used(device("c", "shared"), "y"),
+        classes={
+            "small": CLASSES["small"],
+            "gpu": DeviceClass(name="gpu", selectors=(f"{OF}.size == 'big'",)),
+        },
+    )
+    assert [way.resource for way in answered(asking_small).ways] == ["gpu"]
+    tiny = replace(
+        device("c", "shared"), capacity={f"{DRIVER}/memory": GIB}, attributes={f"{DRIVER}/size": "big"}
+    )
+    with_tiny = (*(asking_small.slices or ())[:1], replace(shared, devices=(tiny,)))
+    assert not answered(replace(asking_small, slices=with_tiny)).ways
     # Without any device of its own class it is not known how large that would be.
     assert not answered(replace(asking, slices=(piece(device("a")),))).ways
 
