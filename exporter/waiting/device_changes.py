@@ -138,10 +138,9 @@ class DeviceChanges:
 
 
 def released(claim: ResourceClaim, gone: AbstractSet[PodKey]) -> bool:
-    """Return whether a claim gives its devices back once pods are gone."""
+    """Return whether a claim of pods gives its devices back once these are gone."""
     names = {key.name for key in gone if key.namespace == claim.namespace}
-    ends = claim.owner in names
-    return claim.users is not None and claim.users <= names and (bool(claim.users) or ends)
+    return claim.users is not None and claim.users <= names
 
 
 def _claim_after(claim: ResourceClaim, gone: AbstractSet[PodKey]) -> ResourceClaim | None:

@@ -243,6 +243,11 @@ def test_pods_whose_claims_differ_only_in_name_share_an_answer():
     first, same, other = (answering.answer(pod(claims=(name,))) for name in ("mine", "other", "big"))
 
     assert first.ways is same.ways
+    # One that was generated for another pod may be deleted with that.
+    foreign = claim(request(device_class="small"), name="foreign", owner="old")
+    again = Answering(replace(full, claims=claims | foreign), GpuFacts(at=0.0), 60.0)
+    assert again.answer(pod(claims=("mine",))).ways
+    assert not again.answer(pod(claims=("foreign",))).ways
     assert not other.ways
     assert "there is no claim gone" in answering.answer(pod(claims=("gone",))).before
     assert "there is no claim lost" in answering.answer(pod(claims=("lost",))).before
