@@ -1,8 +1,9 @@
 """Ways of a pod that waits, carried out on the objects of a real cluster: then its scheduler places the pod.
 
-One way in each cluster, of the kind that was carried out least so far, and for that pod alone. What is known
-of GPUs is made up, as no node has any: all pods are idle, each node with MIG has a GPU with room, and shared
-GPUs can have more replicas. A re-cut is thus a number of slices only.
+One way in each cluster, of the kind that was carried out least so far, and for that pod alone, which then
+also asks for the node of the way. What is known of GPUs is made up, as no node has any: all pods are idle,
+each node with MIG has a GPU with room, and shared GPUs can have more replicas. A re-cut is thus a number of
+slices only. No controller of claims runs: what it does once the users of a claim are gone is done here.
 """
 
 import copy
