@@ -49,9 +49,11 @@ class Search:
 
     def missing(self, node: str) -> Mapping[str, int]:
         """Return how much of each resource is missing on a node of ``lacking``; nothing of others."""
+        lacking = self.lacking.get(node, frozenset())
         return {
-            name: self.pod.requests[name] - max(self.free(node, name), 0)
-            for name in self.lacking.get(node, ())
+            name: needed - max(self.free(node, name), 0)
+            for name, needed in self.pod.requests.items()
+            if name in lacking
         }
 
     @property
