@@ -46,7 +46,8 @@ def carry_out(  # noqa: PLR0917 - a control plane, a cluster, and what has been 
         for number, (given, pod) in enumerate(unplaced)
         if not _templates(given)
         for way in answering.answer(pod).ways
-        if not way.unjudged
+        # What is on the probe's node changes while the scheduler is waited for.
+        if not way.unjudged and way.node != f"{name}-{PROBE}"
     ]
     if not found:
         return ""
