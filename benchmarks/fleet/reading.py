@@ -44,7 +44,8 @@ def measured(nodes: int, pods_per_node: int, waiting: int, changes: int = _CHANG
             costs.append(_relisted(server, reader, running))
             server.ask("change", pods=changes)
             costs.append(_cost(f"{changes} changes", reader, "wait", pods=running - 1))
-            costs.append(_cost("verdicts on all pods that wait", reader, "judge"))
+            costs.append(_cost("verdicts on all pods that wait", reader, "judge", alike=True))
+            costs.append(_cost("the same, if they all differ", reader, "judge", alike=False))
             return costs
 
 
@@ -64,7 +65,7 @@ def _relisted(server: Process, reader: Process, running: int) -> Cost:
     )
 
 
-def _cost(step: str, reader: Process, do: str, **details: int) -> Cost:
+def _cost(step: str, reader: Process, do: str, **details: int | bool) -> Cost:
     cpu, began = reader.cpu(), time.monotonic()
     answer = reader.ask(do, **details)
     if answer["failures"]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from exporter.kubernetes.collection import mapping, objects, text
-from exporter.kubernetes.scheduling import read_terms
+from exporter.kubernetes.scheduling import read_taints, read_terms, read_tolerations
 from exporter.model.quantity import billionths
 from exporter.waiting.affinity import NAME
 from exporter.waiting.objects import (
@@ -23,9 +23,8 @@ from exporter.waiting.objects import (
 )
 
 _FULL: Final = 256  # pods that a claim can be reserved for
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 # Fields that change nothing, and fields that are read.
-_PLAIN_REQUEST: Final = frozenset({"deviceClassName", "selectors", "allocationMode", "count"})
+_PLAIN_REQUEST: Final = frozenset({"deviceClassName", "selectors", "allocationMode", "count", "tolerations"})
 _PLAIN_DEVICE: Final = frozenset({"name", "attributes", "capacity", "taints", "consumesCounters"})
 _PLAIN_SLICE: Final = frozenset(
     {"driver", "pool", "nodeName", "nodeSelector", "allNodes", "devices", "sharedCounters"}
@@ -49,6 +48,8 @@ def read_claim(claim: Mapping[str, Any]) -> ResourceClaim | None:
         node=_only_node(nodes),
         nodes=nodes,
         ending="deletionTimestamp" in metadata,
+        users=_users(status),
+        owner=_owning_pod(metadata),
         unread=tuple(_unread_of_claim(devices, status)),
     )
 
@@ -97,6 +98,7 @@ def _request(request: Mapping[str, Any]) -> ClaimRequest:
         device_class=text(exactly, "deviceClassName"),
         count=None if mode == "All" else (count if isinstance(count, int) else 1),
         selectors=_selectors(exactly),
+        tolerations=read_tolerations(exactly),
         unread=tuple(unread),
     )
 
@@ -120,6 +122,21 @@ def _only_node(nodes: tuple[NodeTerm, ...] | None) -> str:
     return field.values[0] if named else ""
 
 
+def _users(status: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the names of the pods that a claim is reserved for, None if it is for others too."""
+    users = objects(status, "reservedFor")
+    if any(text(each, "resource") != "pods" or text(each, "apiGroup") for each in users):
+        return None
+    return frozenset(text(each, "name") for each in users)
+
+
+def _owning_pod(metadata: Mapping[str, Any]) -> str:
+    for each in objects(metadata, "ownerReferences"):
+        if each.get("controller") is True and text(each, "kind") == "Pod":
+            return text(each, "name")
+    return ""
+
+
 def _unread_of_claim(devices: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[str]:
     if objects(devices, "constraints"):
         yield "constraints of a claim"
@@ -137,13 +154,12 @@ def _device(device: Mapping[str, Any], driver: str, pool: str) -> OfferedDraDevi
     counters, unread_counters = _counters(device, "consumesCounters", "counterSet")
     unread = [*_fields(device, _PLAIN_DEVICE), *unread_counters]
     unread += [f"{name} of a device" for name, each in (values | sizes).items() if each is None]
-    if any(text(each, "effect") in _KEEPS_OUT for each in objects(device, "taints")):
-        unread.append("taints of devices")
     return OfferedDraDevice(
         name=DeviceName(driver, pool, text(device, "name")),
         attributes={name: each for name, each in values.items() if each is not None},
         capacity={name: each for name, each in sizes.items() if each is not None},
         counters=counters,
+        taints=read_taints(device),
         unread=tuple(unread),
     )
 

@@ -43,10 +43,7 @@ def read_cluster_node(node: Mapping[str, Any]) -> ClusterNode | None:
         labels=texts(metadata, "labels"),
         allocatable=allocatable.amounts,
         unread=allocatable.unread,
-        taints=tuple(
-            Taint(text(each, "key"), text(each, "value"), text(each, "effect"))
-            for each in objects(spec, "taints")
-        ),
+        taints=read_taints(spec),
         cordoned=spec.get("unschedulable") is True,
     )
 
@@ -90,14 +87,27 @@ def read_waiting_pod(pod: Mapping[str, Any]) -> WaitingPod | None:
         gates=tuple(text(each, "name") for each in objects(spec, "schedulingGates")),
         selector=texts(spec, "nodeSelector"),
         affinity=read_terms(mapping(spec, "affinity", "nodeAffinity"), _REQUIRED),
-        tolerations=tuple(
-            Toleration(*(text(each, name) for name in ("key", "operator", "value", "effect")))
-            for each in objects(spec, "tolerations")
-        ),
+        tolerations=read_tolerations(spec),
         claims=tuple(_claims(spec, status)),
         owner=_owner(metadata),
         labels=texts(metadata, "labels"),
         unjudged=(*_unjudged(spec), *(("unreadable requests",) if requests.unread else ())),
+    )
+
+
+def read_taints(parent: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """Return the taints of a node's specification, or of a device (DRA)."""
+    return tuple(
+        Taint(text(each, "key"), text(each, "value"), text(each, "effect"))
+        for each in objects(parent, "taints")
+    )
+
+
+def read_tolerations(parent: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    """Return the tolerations of a pod's specification, or of a request of a claim."""
+    return tuple(
+        Toleration(*(text(each, name) for name in ("key", "operator", "value", "effect")))
+        for each in objects(parent, "tolerations")
     )
 
 

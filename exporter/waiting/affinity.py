@@ -28,6 +28,12 @@ def any_term_matches(terms: Iterable[NodeTerm], node: ClusterNode) -> bool:
     return any(_term_matches(term, node) for term in terms)
 
 
+def asked_labels(selector: Mapping[str, str], terms: tuple[NodeTerm, ...] | None) -> tuple[str, ...]:
+    """Return the names of all labels that a node selector and terms ask for."""
+    names = {each.key for term in terms or () for each in term.labels}
+    return tuple(sorted(names.union(selector)))
+
+
 def labels_match(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
     """Return whether labels meet all conditions; a condition that cannot be evaluated is not met."""
     return all(_valid(each) and _met(each, labels) for each in requirements)

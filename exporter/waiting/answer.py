@@ -1,12 +1,13 @@
 """The answer to why a pod waits: what it asks for, why nodes are out, and what is nearest to help."""
 
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from exporter.waiting.filters import Reason
+from exporter.waiting.filters import Reason, is_device
 from exporter.waiting.gpu_facts import GpuFacts
-from exporter.waiting.lack import RESOURCES, Search, devices_of, is_device
+from exporter.waiting.lack import RESOURCES, Search, devices_of
 from exporter.waiting.objects import Objects, WaitingPod
 from exporter.waiting.trial import Trials
 from exporter.waiting.verdict import Judge, PodVerdicts, Verdict
@@ -62,37 +63,51 @@ class Answering:
     def __init__(self, objects: Objects, facts: GpuFacts, now: float) -> None:
         self._objects, self._facts, self._now = objects, facts, now
         self._judge = Judge(objects)
-        self._trials = Trials(objects)
-        self._allocatable = {name: node.allocatable for name, node in objects.nodes.items()}
+        self._trials = Trials(self._judge.state)
+        self._asking = [(pod, devices_of(pod)) for pod in objects.waiting if not pod.gates]
         # Pods that ask for the same have the same answer, except for the advice on their workload.
         self._known: dict[Any, Answer] = {}
 
     def answer(self, pod: WaitingPod) -> Answer:
         """Return the answer for a pod."""
-        alike = (self._judge.asked(pod), bool(pod.gates), *advised(self._facts, pod))
+        # Ways may name one of several claims.
+        claims = pod.claims if pod.claims[1:] else ()
+        alike = (self._judge.asked(pod), bool(pod.gates), claims, *advised(self._facts, pod))
         if alike not in self._known:
             self._known[alike] = self._answer(pod)
         waits = max(self._now - pod.since, 0.0)
-        return replace(self._known[alike], pod=pod, seconds=waits, ahead=_ahead(pod, self._objects))
+        return replace(self._known[alike], pod=pod, seconds=waits, ahead=self._ahead(pod))
+
+    def _ahead(self, pod: WaitingPod) -> int | None:
+        """Return how many pods that wait for the same device come first: by priority, then by age."""
+        devices = devices_of(pod).keys()
+        if not devices:
+            return None
+        return sum(
+            _before(each, pod) and each.uid != pod.uid and not devices.isdisjoint(asked)
+            for each, asked in self._asking
+        )
 
     def _answer(self, pod: WaitingPod) -> Answer:
         verdicts = self._judge.judge(pod)
         search = Search(
             pod=pod,
             verdicts=verdicts,
+            judge=self._judge,
             trials=self._trials,
-            taken=self._judge.state.taken,
-            allocatable=self._allocatable,
             facts=self._facts,
         )
         ways, not_helping = find_ways(search)
-        unjudged = {words for each in verdicts.verdicts for words in each.unjudged}
+        near = {node for verdict, nodes in verdicts.groups if _near(verdict) for node in nodes}
+        unjudged = {words for verdict, _ in verdicts.groups for words in verdict.unjudged}
         return Answer(
             pod=pod,
             seconds=0.0,
-            nodes=len(verdicts.verdicts),
-            near=sum(map(_near, verdicts.verdicts)),
-            offers=tuple(_offer(search, name, count) for name, count in sorted(devices_of(pod).items())),
+            nodes=verdicts.nodes,
+            near=len(near),
+            offers=tuple(
+                _offer(search, near, name, count) for name, count in sorted(devices_of(pod).items())
+            ),
             out=() if verdicts.before else _out(verdicts),
             fits=verdicts.count("fits"),
             passes=verdicts.count("not judged"),
@@ -114,13 +129,12 @@ def asks_for_devices(pod: WaitingPod) -> bool:
     return bool(devices_of(pod) or pod.claims)
 
 
-def _offer(search: Search, resource: str, count: int) -> Offer:
+def _offer(search: Search, near: AbstractSet[str], resource: str, count: int) -> Offer:
     """Return what there is of a resource on nodes that the pod may go to."""
-    near = [each.node for each in search.verdicts.verdicts if _near(each)]
-    offering = [node for node in near if search.allocatable[node].get(resource, 0) > 0]
-    free = [max(search.free(node, resource), 0) for node in offering]
-    slices = sum(search.allocatable[node][resource] for node in offering)
-    return Offer(resource, count, len(offering), slices, sum(free), max(free, default=0))
+    offered = [each for each in search.offers(resource) if each.node in near]
+    free = [max(each.free, 0) for each in offered]
+    slices = sum(each.capacity for each in offered)
+    return Offer(resource, count, len(offered), slices, sum(free), max(free, default=0))
 
 
 def _near(verdict: Verdict) -> bool:
@@ -130,14 +144,14 @@ def _near(verdict: Verdict) -> bool:
 def _out(verdicts: PodVerdicts) -> tuple[Out, ...]:
     """Return the reasons by which nodes are out, each node counted once."""
     counts: Counter[str] = Counter()
-    examples: dict[str, Verdict] = {}
-    for each in verdicts.verdicts:
-        if each.answer == "no":
-            words = _words(each)
-            counts[words] += 1
-            examples.setdefault(words, each)
+    examples: dict[str, tuple[Verdict, str]] = {}
+    for verdict, nodes in verdicts.groups:
+        if verdict.answer == "no":
+            words = _words(verdict)
+            counts[words] += len(nodes)
+            examples.setdefault(words, (verdict, nodes[0]))
     return tuple(
-        Out(count, words, examples[words].node, _held(examples[words]))
+        Out(count, words, examples[words][1], _held(examples[words][0]))
         for words, count in counts.most_common()
     )
 
@@ -145,7 +159,7 @@ def _out(verdicts: PodVerdicts) -> tuple[Out, ...]:
 def _held(verdict: Verdict) -> bool:
     """Return whether a node only lacks devices that it offers."""
     return verdict.filter == RESOURCES and all(
-        is_device(reason.resource) and reason.capacity > 0 for reason in verdict.reasons
+        is_device(reason.resource) and reason.offered for reason in verdict.reasons
     )
 
 
@@ -163,16 +177,7 @@ def _words(verdict: Verdict) -> str:
 
 
 def _not_offered(reason: Reason) -> bool:
-    return is_device(reason.resource) and reason.capacity <= 0
-
-
-def _ahead(pod: WaitingPod, objects: Objects) -> int | None:
-    """Return how many pods that wait for the same device come first: by priority, then by age."""
-    devices = devices_of(pod).keys()
-    if not devices:
-        return None
-    others = (each for each in objects.waiting if each.uid != pod.uid and not each.gates)
-    return sum(_before(each, pod) and not devices.isdisjoint(devices_of(each)) for each in others)
+    return is_device(reason.resource) and not reason.offered
 
 
 def _before(other: WaitingPod, pod: WaitingPod) -> bool:

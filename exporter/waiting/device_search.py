@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from exporter.waiting.cel import SelectorError, matches
 from exporter.waiting.cel_syntax import NotSimpleError
-from exporter.waiting.filters import Finding, Reason
+from exporter.waiting.filters import KEEPS_OUT, Finding, Reason, tolerates
 from exporter.waiting.objects import ClaimRequest, DeviceClass, DeviceName, OfferedDraDevice
 
 MOST_DEVICES: Final = 32
@@ -81,7 +81,8 @@ class Search:
             chosen = self._all(request)
             if chosen is not None:
                 used = chosen.keys() & (self.in_use | self.taken.keys())
-                self.in_vain = self.in_vain or not chosen or bool(used)
+                barred = any(_barred(request, device) for device in chosen.values())
+                self.in_vain = self.in_vain or not chosen or bool(used) or barred
                 self.taken |= chosen
                 size += len(chosen)
         if size > MOST_DEVICES:
@@ -117,7 +118,11 @@ class Search:
             return True
         slots: list[list[int]] = []
         for request, names in zip(self.wanted, suited, strict=True):
-            places = [place for place, device in enumerate(free) if device.name in names]
+            places = [
+                place
+                for place, device in enumerate(free)
+                if device.name in names and not _barred(request, device)
+            ]
             slots.extend([places] * (request.count or 0))
         if not any(device.counters for device in free) or not assigned(slots):
             return assigned(slots)
@@ -142,6 +147,13 @@ class Search:
                 found.add("a selector that fails for a device", abort=True)
         doubts.add(*found.words, *device.unread, abort=found.may_abort)
         return True
+
+
+def _barred(request: ClaimRequest, device: OfferedDraDevice) -> bool:
+    """Return whether a taint of a device, such as that of a sick one, keeps a request away from it."""
+    return any(
+        taint.effect in KEEPS_OUT and not tolerates(request.tolerations, taint) for taint in device.taints
+    )
 
 
 def assigned(slots: Sequence[Sequence[int]]) -> bool:

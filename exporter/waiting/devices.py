@@ -7,7 +7,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -63,6 +63,15 @@ class Devices:
         if any(each.nodes is not None and not any_term_matches(each.nodes, node) for each in held):
             return doubts.finding(_ELSEWHERE)
         return doubts.finding()
+
+    def asked(self, pod: WaitingPod) -> Hashable:
+        """Return all that ``before`` and ``claims`` see of a pod, without the names of its own claims."""
+        found = [(each.owner in {"", pod.key.name}, each) for each in self._claims(pod, allocated=False)]
+        free = tuple((each.requests, each.unread, own or each.owner) for own, each in found)
+        held = tuple((each.namespace, each.name) for each in self._claims(pod, allocated=True))
+        classes = self.state.classes_of_resources
+        extended = tuple((name, count) for name, count in pod.requests.items() if name in classes)
+        return (bool(pod.claims), free, held, extended, self.before(pod))
 
     def _claims(self, pod: WaitingPod, *, allocated: bool) -> list[ResourceClaim]:
         claims = self.state.objects.claims or {}

@@ -8,7 +8,7 @@ https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from exporter.waiting.affinity import any_term_matches, integer, labels_match, selected
@@ -25,7 +25,8 @@ from exporter.waiting.objects import (
 CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 """Prefix of the extended resource that each device class has by its name."""
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of taints that keep a new pod out of a node, or away from a device."""
 
 
 class Reason(NamedTuple):
@@ -34,9 +35,7 @@ class Reason(NamedTuple):
     message: str  # as the scheduler writes it in its message
     words: str
     resource: str = ""  # the resource that does not suffice
-    needed: int = 0
-    free: int = 0
-    capacity: int = 0  # of the node
+    offered: bool = False  # whether the node has any of it, be it free or not
 
 
 class Finding(NamedTuple):
@@ -46,6 +45,14 @@ class Finding(NamedTuple):
     unjudged: tuple[str, ...] = ()
     # Whether the scheduler may meet an error, which ends its attempt for all nodes.
     may_abort: bool = False
+
+
+class Offered(NamedTuple):
+    """A resource on a node."""
+
+    node: str
+    free: int
+    capacity: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,21 @@ class ClusterState:
         for pod in self.objects.placed:
             add(taken[pod.node], pod.requests)
         object.__setattr__(self, "taken", dict(taken))
+
+    def amounts(self, node: ClusterNode, resource: str) -> tuple[int, int]:
+        """Return how much of a resource is free on a node, and how much it has."""
+        capacity = node.allocatable.get(resource, 0)
+        return capacity - self.taken.get(node.name, {}).get(resource, 0), capacity
+
+    @cached_property
+    def offers(self) -> Mapping[str, tuple[Offered, ...]]:
+        """The nodes that have an extended resource, in the order of their names, by the resource."""
+        found: defaultdict[str, list[Offered]] = defaultdict(list)
+        for _, node in sorted(self.objects.nodes.items()):
+            for name, capacity in node.allocatable.items():
+                if "/" in name and capacity > 0:
+                    found[name].append(Offered(node.name, *self.amounts(node, name)))
+        return {name: tuple(each) for name, each in found.items()}
 
     def taken_for(self, pod: WaitingPod, node: str) -> Mapping[str, int]:
         """Return what is taken on a node for a pod; others that preemption makes room for come first."""
@@ -99,6 +121,23 @@ class ClusterState:
         """Pods that keep others out of their part of the cluster."""
         return tuple(pod for pod in self.objects.placed if pod.avoids)
 
+    @cached_property
+    def topologies(self) -> tuple[str, ...]:
+        """The labels of nodes by which these pods mean a part of the cluster."""
+        return tuple(sorted({avoided.topology for guard in self.guards for avoided in guard.avoids}))
+
+    @cached_property
+    def avoided(self) -> Mapping[tuple[str, str], tuple[AvoidedPods, ...]]:
+        """What these pods avoid, by the label and the value that mean the part of the cluster."""
+        found: defaultdict[tuple[str, str], dict[AvoidedPods, None]] = defaultdict(dict)
+        for guard in self.guards:
+            place = self.objects.nodes.get(guard.node)
+            for avoided in guard.avoids:
+                value = None if place is None else place.labels.get(avoided.topology)
+                if value is not None:
+                    found[avoided.topology, value][avoided] = None
+        return {part: tuple(each) for part, each in found.items()}
+
     def by_claims(self, pod: WaitingPod, node: ClusterNode) -> Mapping[str, int]:
         """Return the requested resources that a node does not count itself and device classes have."""
         if not self.classes_of_resources:
@@ -131,7 +170,7 @@ def taints(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | Non
     """Return a finding if a taint keeps the pod out: the first that it does not tolerate."""
     unclear: Finding | None = None
     for taint in node.taints:
-        tolerated = taint.effect not in _KEEPS_OUT or tolerates(pod.tolerations, taint)
+        tolerated = taint.effect not in KEEPS_OUT or tolerates(pod.tolerations, taint)
         value = f"={taint.value}" if taint.value else ""
         words = f"taint {taint.key}{value}:{taint.effect}"
         finding = _tainted(tolerated, Reason("node(s) had untolerated taint(s)", words))
@@ -202,16 +241,20 @@ def resources(pod: WaitingPod, node: ClusterNode, state: ClusterState) -> Findin
         elif state.objects.classes is None and capacity <= 0 and "/" in name:
             unjudged.append(f"whether a device class has {name}")
         else:
-            reasons.append(_insufficient(name, needed, free, capacity))
+            reasons.append(_insufficient(name, offered=capacity > 0))
     return Finding(tuple(reasons), tuple(unjudged)) if reasons or unjudged else None
 
 
-@lru_cache(maxsize=4096)
-def _insufficient(name: str, needed: int, free: int, capacity: int) -> Reason:
-    """Return the reason, one for all nodes that are alike: there may be thousands."""
+def is_device(resource: str) -> bool:
+    """Return whether a resource is an extended one, as device plugins offer them."""
+    return "/" in resource
+
+
+def _insufficient(name: str, *, offered: bool) -> Reason:
+    """Return the reason without amounts, so that it is the same for all nodes that are alike."""
     message = "Too many pods" if name == "pods" else f"Insufficient {name}"
-    words = f"{max(free, 0)} of {capacity} {name} free, {needed} requested"
-    return Reason(message, words, name, needed, free, capacity)
+    words = f"without {name}" if is_device(name) and not offered else f"short of {name}"
+    return Reason(message, words, name, offered)
 
 
 def anti_affinity(pod: WaitingPod, node: ClusterNode, state: ClusterState) -> Finding | None:
@@ -225,12 +268,9 @@ def anti_affinity(pod: WaitingPod, node: ClusterNode, state: ClusterState) -> Fi
 
 def _avoided(node: ClusterNode, state: ClusterState) -> Iterator[AvoidedPods]:
     """Yield what pods in the same part of the cluster as a node avoid."""
-    for guard in state.guards:
-        place = state.objects.nodes.get(guard.node)
-        for avoided in guard.avoids:
-            value = node.labels.get(avoided.topology)
-            if place is not None and value is not None and place.labels.get(avoided.topology) == value:
-                yield avoided
+    for topology in state.topologies:
+        if (value := node.labels.get(topology)) is not None:
+            yield from state.avoided.get((topology, value), ())
 
 
 def _kept_out(avoided: AvoidedPods, pod: WaitingPod) -> bool | None:

@@ -87,7 +87,8 @@ class ClaimRequest:
     device_class: str
     count: int | None = 1  # None: all devices that match
     selectors: tuple[str, ...] = ()  # CEL expressions
-    # What is not read here: alternatives, capacity, tolerations, admin access …; each as words.
+    tolerations: tuple[Toleration, ...] = ()  # of taints of devices
+    # What is not read here: alternatives, capacity, admin access …; each as words.
     unread: tuple[str, ...] = ()
 
 
@@ -116,6 +117,9 @@ class ResourceClaim:
     node: str = ""  # the node that its allocation is bound to, "" if it is to none or to several
     nodes: tuple[NodeTerm, ...] | None = None  # terms, one of which matches such a node; None: all nodes
     ending: bool = False  # it is being deleted
+    # Names of the pods that use it, without which it gives its devices back; None: others than pods do too.
+    users: frozenset[str] | None = frozenset()
+    owner: str = ""  # name of the pod that it was generated for and is deleted with, "" if it stays
     unread: tuple[str, ...] = ()  # constraints, configuration with effect on the choice …; each as words
 
 
@@ -129,7 +133,8 @@ class OfferedDraDevice:
     # What it takes of counters that devices of its pool share, such as memory slices of a GPU: in billionths,
     # by "set/counter".
     counters: Mapping[str, int] = field(default_factory=dict)
-    unread: tuple[str, ...] = ()  # taints, multiple allocations …; each as words
+    taints: tuple[Taint, ...] = ()  # also those without effect
+    unread: tuple[str, ...] = ()  # multiple allocations, binding conditions …; each as words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

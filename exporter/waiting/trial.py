@@ -4,12 +4,21 @@ Only that pod is judged: others that wait may take what becomes free.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from exporter.waiting.filters import CORDON
-from exporter.waiting.objects import Amounts, ClusterNode, Objects, PlacedPod, PodKey, WaitingPod
+from exporter.waiting.device_changes import DeviceChanges
+from exporter.waiting.filters import CORDON, ClusterState
+from exporter.waiting.objects import (
+    Amounts,
+    ClusterNode,
+    DeviceName,
+    PlacedPod,
+    PodKey,
+    ResourceClaim,
+    WaitingPod,
+)
 from exporter.waiting.verdict import Judge, Verdict
 
 
@@ -22,38 +31,51 @@ class Change:
     # What it offers more of each resource, less if negative.
     offers: Mapping[str, int] = field(default_factory=dict)
     uncordoned: bool = False
+    untainted: AbstractSet[DeviceName] = frozenset()  # devices that have no taint any more
     requests: Amounts | None = None  # of the pod, instead of its own
+    claims: tuple[ResourceClaim, ...] = ()  # of the pod, instead of its own of the same names
 
 
 class Trials:
     """Judges pods after changes of a node."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._guards = tuple(pod for pod in objects.placed if pod.avoids)
+    def __init__(self, state: ClusterState) -> None:
+        self._objects, self._guards, self._nominated = state.objects, state.guards, state.nominated
+        self.devices = DeviceChanges(self._objects)
+        nodes = self._objects.nodes
+        # Other nodes matter only as places of pods that keep others out.
+        self._places = {each.node: nodes[each.node] for each in self._guards if each.node in nodes}
         by_node: defaultdict[str, list[PlacedPod]] = defaultdict(list)
-        for pod in objects.placed:
+        for pod in self._objects.placed:
             by_node[pod.node].append(pod)
         self._by_node = dict(by_node)
-        # Pods that are ending, by node.
-        self.ending = {
-            node: tuple(pod for pod in pods if pod.ending and all(pod.key)) for node, pods in by_node.items()
-        }
+        self._named: dict[str, Mapping[PodKey, PlacedPod]] = {}
+        ending: defaultdict[str, list[PlacedPod]] = defaultdict(list)
+        for pod in self._objects.placed:
+            if pod.ending and all(pod.key):
+                ending[pod.node].append(pod)
+        # Pods that are ending, by node, in the order of the nodes' names.
+        self.ending: Mapping[str, Sequence[PlacedPod]] = dict(sorted(ending.items()))
 
     def pod(self, node: str, key: PodKey) -> PlacedPod | None:
         """Return a pod of a node by name, None if it is not there."""
-        return next((pod for pod in self._by_node.get(node, ()) if pod.key == key), None)
+        if node not in self._named:
+            self._named[node] = {pod.key: pod for pod in self._by_node.get(node, ())}
+        return self._named[node].get(key)
 
     def after(self, pod: WaitingPod, change: Change) -> Verdict:
         """Return the verdict of a pod on the node after a change."""
         stay = [each for each in self._by_node.get(change.node, ()) if each.key not in change.gone]
         elsewhere = [each for each in self._guards if each.node != change.node]
-        changed = {change.node: _changed(self._objects.nodes[change.node], change)}
-        # Other nodes matter only as places of pods that keep others out.
-        nodes = {**self._objects.nodes, **changed} if self._guards else changed
-        objects = replace(self._objects, nodes=nodes, placed=(*stay, *elsewhere))
+        nodes = {**self._places, change.node: _changed(self._objects.nodes[change.node], change)}
+        objects = replace(
+            self.devices.after(pod, change.node, change.gone, change.untainted, change.claims),
+            nodes=nodes,
+            placed=(*stay, *elsewhere),
+            waiting=self._nominated.get(change.node, ()),
+        )
         asking = pod if change.requests is None else replace(pod, requests=change.requests)
-        (verdict,) = Judge(objects, (change.node,)).judge(asking).verdicts
+        ((verdict, _),) = Judge(objects, (change.node,)).judge(asking).groups
         return verdict
 
 

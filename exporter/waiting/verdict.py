@@ -4,20 +4,22 @@ Of each node: "no", with the filter that fails and its reasons; "not judged", wi
 "fits". A "no" of a filter holds whatever is not judged, but then another filter may come first.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from exporter.waiting import filters
 from exporter.waiting.affinity import named_nodes
+from exporter.waiting.alike import Findings, Split
 from exporter.waiting.devices import Devices
 from exporter.waiting.filters import ClusterState, Filter, Reason
-from exporter.waiting.objects import UNJUDGED, ClusterNode, Objects, PodKey, WaitingPod
+from exporter.waiting.objects import UNJUDGED, Objects, PodKey, WaitingPod
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 # The kubelet refuses a pod for these, whichever scheduler has chosen the node.
-_OF_ALL_SCHEDULERS: Final = frozenset({"NodeAffinity", "NodeResourcesFit"})
+_OF_ALL_SCHEDULERS: Final = ("NodeAffinity", "NodeResourcesFit")
 # What these filters decide may end the attempt of the scheduler before it looks at single nodes.
 _EARLY: Final = ("", "GangScheduling", "VolumeBinding")
 ORDER: Final = (
@@ -32,9 +34,8 @@ Answer = Literal["no", "not judged", "fits"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a pod fits a node."""
+    """Whether a pod fits some nodes."""
 
-    node: str
     answer: Answer
     filter: str = ""  # of "no": the filter of the scheduler, such as NodeResourcesFit
     reasons: tuple[Reason, ...] = ()
@@ -44,38 +45,56 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PodVerdicts:
-    """The verdicts of a pod on all nodes, in the order of the nodes' names."""
+    """The verdicts of a pod on all nodes."""
 
     pod: PodKey
-    verdicts: tuple[Verdict, ...]
+    # Each with its nodes, which are in the order of their names, as is the first node of each.
+    groups: tuple[tuple[Verdict, Sequence[str]], ...]
     # What holds for the pod as a whole: its scheduler is another one, gates hold it back.
     remarks: tuple[str, ...] = ()
     # Why the scheduler looks at no single node, such as a device class that does not exist.
     before: Reason | None = None
 
+    @property
+    def by_node(self) -> Mapping[str, Verdict]:
+        """The verdict on each node, in the order of the nodes' names."""
+        found = {node: verdict for verdict, nodes in self.groups for node in nodes}
+        return dict(sorted(found.items()))
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return sum(len(nodes) for _, nodes in self.groups)
+
     def count(self, answer: Answer) -> int:
         """Return the number of nodes with an answer."""
-        return sum(each.answer == answer for each in self.verdicts)
+        return sum(len(nodes) for verdict, nodes in self.groups if verdict.answer == answer)
 
     def by_filter(self) -> Mapping[str, int]:
         """Return the number of nodes that are out, by the filter that fails."""
-        return Counter(each.filter for each in self.verdicts if each.answer == "no")
+        found: Counter[str] = Counter()
+        for verdict, nodes in self.groups:
+            found[verdict.filter] += len(nodes) if verdict.answer == "no" else 0
+        return +found
 
     def message(self) -> str | None:
         """Return the scheduler's message about this pod, without its sentences about preemption.
 
         None if the scheduler has no such message, or if it depends on what is not judged.
         """
-        if self.remarks or not all(each.answer == "no" and each.first for each in self.verdicts):
+        if self.remarks or not all(each.answer == "no" and each.first for each, _ in self.groups):
             return None
-        if not self.verdicts:
+        if not self.groups:
             return "no nodes available to schedule pods"
-        counts = Counter(reason.message for each in self.verdicts for reason in each.reasons)
+        counts: Counter[str] = Counter()
+        for verdict, nodes in self.groups:
+            for reason in verdict.reasons:
+                counts[reason.message] += len(nodes)
         if not all(counts):
             return None
         texts = sorted(f"{count} {message}" for message, count in counts.items())
         why = ", ".join(texts) if self.before is None else self.before.message
-        return f"0/{len(self.verdicts)} nodes are available: {why}."
+        return f"0/{self.nodes} nodes are available: {why}."
 
 
 class _Stage(NamedTuple):
@@ -92,8 +111,8 @@ class Judge:
     def __init__(self, objects: Objects, only: Iterable[str] | None = None) -> None:
         self._state = ClusterState(objects)
         self._devices = Devices(self._state)
-        names = objects.nodes if only is None else only
-        self._nodes = tuple(objects.nodes[name] for name in sorted(names))
+        self._nodes = tuple(objects.nodes[name] for name in sorted(objects.nodes if only is None else only))
+        self._findings = Findings(self._state, self._devices, self._nodes)
         self._known: dict[Hashable, PodVerdicts] = {}
         self._judged: Mapping[str, Filter] = {
             "NodeName": filters.node_name,
@@ -110,6 +129,23 @@ class Judge:
         """The objects, arranged for the filters."""
         return self._state
 
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes, in order."""
+        return tuple(node.name for node in self._nodes)
+
+    def with_resources(self, pod: WaitingPod, nodes: Iterable[str]) -> Iterator[str]:
+        """Yield those of some nodes that have what a pod requests, as far as is judged."""
+        for name in nodes:
+            finding = filters.resources(pod, self._state.objects.nodes[name], self._state)
+            if finding is None or not finding.reasons:
+                yield name
+
+    def lacks_devices(self, pod: WaitingPod, node: str) -> bool:
+        """Return whether the claims of a pod cannot be served by devices (DRA) of a node."""
+        finding = self._devices.claims(pod, self._state.objects.nodes[node], self._state)
+        return finding is not None and bool(finding.reasons)
+
     def judge(self, pod: WaitingPod) -> PodVerdicts:
         """Return the verdicts of a pod on all nodes; pods that ask for the same share them."""
         asked = self.asked(pod)
@@ -122,27 +158,78 @@ class Judge:
         items = (pod.requests, pod.selector, pod.labels if self._state.guards else {})
         single = (pod.uid, pod.priority) if self._state.nominated else ()
         own = (pod.affinity, pod.tolerations, pod.scheduler, pod.node_name, pod.gates, pod.unjudged)
-        namespace = pod.key.namespace if pod.claims or self._state.guards else ""
-        return (*(frozenset(each.items()) for each in items), *single, *own, namespace, pod.claims)
+        namespace = pod.key.namespace if self._state.guards else ""
+        claims = self._devices.asked(pod)
+        return (*(frozenset(each.items()) for each in items), *single, *own, namespace, claims)
 
     def _judge(self, pod: WaitingPod) -> PodVerdicts:
         if pod.scheduler != DEFAULT_SCHEDULER:
             return self._foreign(pod)
-        stages, names = self._stages(pod), named_nodes(pod.affinity)
+        names = named_nodes(pod.affinity)
         source, before = self._before(pod, names)
         if before is not None:
-            first = all(UNJUDGED.get(words, "") not in _EARLY for words in pod.unjudged)
-            verdicts = [
-                Verdict(node.name, "no", source, (before,), first, pod.unjudged) for node in self._nodes
-            ]
-            return PodVerdicts(pod.key, tuple(verdicts), _gates(pod), before)
-        answers = [_verdict(pod, node, self._state, stages, names) for node in self._nodes]
-        verdicts = [verdict for verdict, _ in answers]
-        if any(may_abort for _, may_abort in answers):
-            verdicts = [_doubted(each, ABORTS) for each in verdicts]
-        for remark in _gates(pod):
-            verdicts = [_doubted(each, remark) for each in verdicts]
-        return PodVerdicts(pod.key, tuple(verdicts), _gates(pod))
+            first = not _early(pod.unjudged)
+            verdict = Verdict("no", source, (before,), first, pod.unjudged)
+            return self._grouped(pod, {verdict: list(self._places)}, _gates(pod), before)
+        found, may_abort = self._found(pod, self._stages(pod), names)
+        doubts = (*((ABORTS,) if may_abort else ()), *_gates(pod))
+        return self._grouped(
+            pod, {_doubted(each, doubts): nodes for each, nodes in found.items()}, _gates(pod)
+        )
+
+    @property
+    def _places(self) -> range:
+        return range(len(self._nodes))
+
+    def _grouped(
+        self,
+        pod: WaitingPod,
+        found: Mapping[Verdict, list[int]],
+        remarks: tuple[str, ...],
+        before: Reason | None = None,
+    ) -> PodVerdicts:
+        """Return verdicts with their nodes by name."""
+        groups = sorted((sorted(nodes), verdict) for verdict, nodes in found.items() if nodes)
+        named = ((verdict, [self.nodes[node] for node in nodes]) for nodes, verdict in groups)
+        return PodVerdicts(pod.key, tuple(named), remarks, before)
+
+    def _found(
+        self, pod: WaitingPod, stages: Iterable[_Stage], names: frozenset[str] | None
+    ) -> tuple[Mapping[Verdict, list[int]], bool]:
+        """Return the nodes of each verdict, and whether the scheduler may meet an error on any of them."""
+        found: defaultdict[Verdict, list[int]] = defaultdict(list)
+        nodes, may_abort = list(self._places), False
+        if names is not None:
+            reason = Reason(
+                "node(s) didn't satisfy plugin(s) [NodeAffinity]", "node affinity names other nodes"
+            )
+            other = Verdict("no", "NodeAffinity", (reason,), not _early(pod.unjudged), pod.unjudged)
+            found[other] = [place for place in nodes if self.nodes[place] not in names]
+            nodes = [place for place in nodes if self.nodes[place] in names]
+        # The nodes that are left, by what is not judged of them so far.
+        left: dict[tuple[str, ...], list[int]] = {(): nodes}
+        for stage in stages:
+            passed: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+            for before, places in left.items():
+                unjudged = before + stage.unjudged
+                findings, rest = self._split(stage, pod, places)
+                passed[unjudged] += rest
+                for finding, hit in findings:
+                    may_abort = may_abort or finding.may_abort
+                    words = unjudged + finding.unjudged
+                    if finding.reasons:
+                        found[Verdict("no", stage.name, finding.reasons, not words, words)] += hit
+                    else:
+                        passed[words] += hit
+            left = passed
+        for unjudged, places in left.items():
+            found[Verdict("not judged" if unjudged else "fits", unjudged=unjudged)] += places
+        return found, may_abort
+
+    def _split(self, stage: _Stage, pod: WaitingPod, nodes: list[int]) -> Split:
+        if stage.judged is None or not nodes:
+            return [], nodes
+        return self._findings.split(stage.name, stage.judged, pod, nodes)
 
     def _stages(self, pod: WaitingPod) -> tuple[_Stage, ...]:
         """Return the filters that can have anything against a pod, in order."""
@@ -169,52 +256,33 @@ class Judge:
     def _foreign(self, pod: WaitingPod) -> PodVerdicts:
         """Return what holds for any scheduler: the kubelet would refuse the pod for it."""
         remark = f"scheduler {pod.scheduler}: its queues are not read here"
-        verdicts = []
-        for node in self._nodes:
-            found = [
-                (name, self._judged[name](pod, node, self._state)) for name in sorted(_OF_ALL_SCHEDULERS)
-            ]
-            no = [
-                (name, finding.reasons) for name, finding in found if finding is not None and finding.reasons
-            ]
-            answer: Answer = "no" if no else "not judged"
-            name, reasons = no[0] if no else ("", ())
-            verdicts.append(Verdict(node.name, answer, name, reasons, first=False, unjudged=(remark,)))
-        return PodVerdicts(pod.key, tuple(verdicts), (remark, *_gates(pod)))
+        found: defaultdict[Verdict, list[int]] = defaultdict(list)
+        left = list(self._places)
+        for name in _OF_ALL_SCHEDULERS:
+            findings, passed = self._findings.split(name, self._judged[name], pod, left)
+            for finding, hit in findings:
+                if finding.reasons:
+                    verdict = Verdict("no", name, finding.reasons, first=False, unjudged=(remark,))
+                    found[verdict] += hit
+                else:
+                    passed += hit
+            left = passed
+        found[Verdict("not judged", first=False, unjudged=(remark,))] = left
+        return self._grouped(pod, found, (remark, *_gates(pod)))
 
 
 def _gates(pod: WaitingPod) -> tuple[str, ...]:
     return (f"scheduling gates: {', '.join(pod.gates)}",) if pod.gates else ()
 
 
-def _verdict(
-    pod: WaitingPod,
-    node: ClusterNode,
-    state: ClusterState,
-    stages: tuple[_Stage, ...],
-    names: frozenset[str] | None,
-) -> tuple[Verdict, bool]:
-    """Return the verdict on a node, and whether the scheduler may meet an error there."""
-    early = any(stage.unjudged and stage.name in _EARLY for stage in stages)
-    if names is not None and node.name not in names:
-        reason = Reason("node(s) didn't satisfy plugin(s) [NodeAffinity]", "node affinity names other nodes")
-        return Verdict(node.name, "no", "NodeAffinity", (reason,), not early, pod.unjudged), False
-    unjudged: tuple[str, ...] = ()
-    may_abort = False
-    for stage in stages:
-        unjudged += stage.unjudged
-        finding = None if stage.judged is None else stage.judged(pod, node, state)
-        if finding is None:
-            continue
-        unjudged += finding.unjudged
-        may_abort = may_abort or finding.may_abort
-        if finding.reasons:
-            first = not unjudged
-            return Verdict(node.name, "no", stage.name, finding.reasons, first, unjudged), may_abort
-    return Verdict(node.name, "not judged" if unjudged else "fits", unjudged=unjudged), may_abort
+def _early(unjudged: Iterable[str]) -> bool:
+    """Return whether something is not judged that may end the attempt before single nodes are looked at."""
+    return any(UNJUDGED.get(words, "") in _EARLY for words in unjudged)
 
 
-def _doubted(verdict: Verdict, words: str) -> Verdict:
-    """Return a verdict with one more thing that is not judged; a "no" stays."""
+def _doubted(verdict: Verdict, doubts: tuple[str, ...]) -> Verdict:
+    """Return a verdict with more that is not judged; a "no" stays."""
+    if not doubts:
+        return verdict
     answer: Answer = "no" if verdict.answer == "no" else "not judged"
-    return replace(verdict, answer=answer, first=False, unjudged=(*verdict.unjudged, words))
+    return replace(verdict, answer=answer, first=False, unjudged=(*verdict.unjudged, *doubts))

@@ -22,7 +22,7 @@ class Way:
     source: Source  # of what it goes by, for its age
     gpu: str = ""  # index on the node, "" if it is about none
     pods: tuple[PodKey, ...] = ()  # that would leave
-    resource: str = ""  # the pod would ask for this
+    resource: str = ""  # the pod would ask for this resource or device class
     instead_of: str = ""  # and no longer for this
     # Of a re-cut: the driver's own commands, and what else they stop. Nothing is run here.
     commands: tuple[str, ...] = ()

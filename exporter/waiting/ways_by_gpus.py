@@ -1,6 +1,6 @@
 """Ways that need a change of a GPU or node: a re-cut of MIG, more replicas, a repair, the end of a cordon."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from exporter.model.mig_geometry import Span
@@ -23,11 +23,10 @@ def recut(search: Search) -> Found:
     """
     found: list[tuple[tuple[object, ...], Way]] = []
     not_helping: list[NotHelping] = []
-    lacking = search.lacking
     for gpu in search.facts.mig or ():
         if len(found) >= MOST_FOUND:
             break
-        for resource, count in lacking.get(gpu.node, {}).items():
+        for resource, count in search.missing(gpu.node).items():
             profile = resource.removeprefix(MIG) if resource.startswith(MIG) else ""
             instances = search.facts.instances.get((gpu.model, profile))
             possible = None if instances is None else placements(gpu.model, profile, instances)
@@ -44,7 +43,7 @@ def recut(search: Search) -> Found:
 def _recut(search: Search, gpu: MigGpu, resource: str, possible: Sequence[Span], count: int) -> Way | None:
     beside = places_for(possible, gpu.used, count)
     places = beside if beside is not None or gpu.held else places_for(possible, (), count)
-    if places is None:
+    if places is None or not _only_missing(search, gpu.node, {resource: count}):
         return None
     removed = {} if beside is not None else {name: -offered for name, offered in gpu.offered.items()}
     offers = {**removed, resource: removed.get(resource, 0) + count}
@@ -106,10 +105,9 @@ def _slices(offered: Mapping[str, int]) -> str:
 def replicas(search: Search) -> Found:
     """Return the nodes with shared GPUs of which more replicas would do."""
     ways = []
-    lacking = search.lacking
     for gpu in search.facts.shared or ():
-        count = lacking.get(gpu.node, {}).get(gpu.resource)
-        if not count:
+        count = search.missing(gpu.node).get(gpu.resource)
+        if not count or not _only_missing(search, gpu.node, {gpu.resource: count}):
             continue
         verdict = search.try_change(Change(node=gpu.node, offers={gpu.resource: count}))
         if verdict.answer == "no":
@@ -131,43 +129,50 @@ def replicas(search: Search) -> Found:
 
 def devices(search: Search) -> Found:
     """Return the GPUs whose repair would do, and the nodes whose cordon alone keeps the pod out."""
-    ways = []
-    lacking = search.lacking
+    return Found(sorted([*_repairs(search), *_cordons(search)], key=_by_node), [])
+
+
+def _repairs(search: Search) -> Iterator[Way]:
     for gpu in search.facts.sick or ():
-        wanted = {name: count for name, count in gpu.unhealthy.items() if name in lacking.get(gpu.node, {})}
-        if not wanted:
+        lacking = search.lacking.get(gpu.node, frozenset())
+        wanted = {name: count for name, count in gpu.unhealthy.items() if name in lacking}
+        if not wanted or not _only_missing(search, gpu.node, wanted):
             continue
         verdict = search.try_change(Change(node=gpu.node, offers=wanted))
         if verdict.answer != "no":
             why = f" ({gpu.condition})" if gpu.condition else ""
-            ways.append(
-                Way(
-                    kind="device",
-                    node=gpu.node,
-                    gpu=gpu.gpu,
-                    what=f"repair GPU {gpu.gpu} of {gpu.node}{why}: {_slices(wanted)} of it are unhealthy",
-                    asked="on-call",
-                    source="GPUs",
-                    unjudged=search.unjudged(verdict),
-                )
+            yield Way(
+                kind="device",
+                node=gpu.node,
+                gpu=gpu.gpu,
+                what=f"repair GPU {gpu.gpu} of {gpu.node}{why}: {_slices(wanted)} of it are unhealthy",
+                asked="on-call",
+                source="GPUs",
+                unjudged=search.unjudged(verdict),
             )
-    for each in search.verdicts.verdicts:
-        if len(ways) >= MOST_FOUND:
-            break
-        if each.filter == "NodeUnschedulable":
-            verdict = search.try_change(Change(node=each.node, uncordoned=True))
-            if verdict.answer != "no":
-                ways.append(
-                    Way(
-                        kind="device",
-                        node=each.node,
-                        what=f"uncordon {each.node}: the pod fits there",
-                        asked="who cordoned it",
-                        source="objects",
-                        unjudged=search.unjudged(verdict),
-                    )
-                )
-    return Found(sorted(ways, key=_by_node), [])
+
+
+def _cordons(search: Search) -> Iterator[Way]:
+    found = 0
+    for node in search.cordoned:
+        if found >= MOST_FOUND:
+            return
+        verdict = search.try_change(Change(node=node, uncordoned=True))
+        if verdict.answer != "no":
+            found += 1
+            yield Way(
+                kind="device",
+                node=node,
+                what=f"uncordon {node}: the pod fits there",
+                asked="who cordoned it",
+                source="objects",
+                unjudged=search.unjudged(verdict),
+            )
+
+
+def _only_missing(search: Search, node: str, supplied: Mapping[str, int]) -> bool:
+    """Return whether nothing else is missing on a node; else there is nothing to try."""
+    return all(count <= supplied.get(name, 0) for name, count in search.missing(node).items())
 
 
 def _by_node(way: Way) -> tuple[object, ...]:

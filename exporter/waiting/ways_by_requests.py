@@ -1,7 +1,7 @@
 """Ways that need another request: a larger slice that is free, or a smaller one that would do."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from exporter.model.mig_placements import ProfileSize, profile_size
@@ -26,11 +26,15 @@ def larger(search: Search) -> Found:
         wanted = _size(resource)
         if wanted is None or count <= 0:
             continue
-        for node, other, size in _free(search, count):
+        larger_ones = {
+            other: size
+            for other, size in _sizes(search).items()
+            if size.compute >= wanted.compute and size.gigabytes >= wanted.gigabytes and other != resource
+        }
+        for node, other in _free(search, larger_ones, resource, count):
             if len(found) >= MOST_FOUND:
                 break
-            if size.compute < wanted.compute or size.gigabytes < wanted.gigabytes or other == resource:
-                continue
+            size = larger_ones[other]
             verdict = _instead(search, node, resource, other)
             if verdict.answer != "no":
                 free = search.free(node, other)
@@ -60,9 +64,9 @@ def smaller(search: Search) -> Found:
             less = asked == _GPU or (held is not None and size is not None and size < held)
             if not less or count <= 0:
                 continue
-            for node, other, _ in _free(search, count):
-                verdict = _instead(search, node, asked, resource) if other == resource else None
-                if verdict is not None and verdict.answer != "no":
+            for node, _ in _free(search, {resource}, asked, count):
+                verdict = _instead(search, node, asked, resource)
+                if verdict.answer != "no":
                     free = search.free(node, resource)
                     ways.append(
                         Way(
@@ -102,13 +106,20 @@ def _size(resource: str) -> ProfileSize | None:
     return profile_size(resource.removeprefix(MIG)) if resource.startswith(MIG) else None
 
 
-def _free(search: Search, count: int) -> Iterator[tuple[str, str, ProfileSize]]:
-    """Yield the MIG resources of which so many are free on a node that resources alone keep the pod from."""
-    for node in search.lacking:
-        for resource in search.allocatable[node]:
-            size = _size(resource)
-            if size is not None and search.free(node, resource) >= count:
-                yield node, resource, size
+def _sizes(search: Search) -> Mapping[str, ProfileSize]:
+    """Return the sizes of all MIG resources of the cluster."""
+    sizes = {resource: _size(resource) for resource in search.judge.state.offers}
+    return {resource: size for resource, size in sizes.items() if size is not None}
+
+
+def _free(search: Search, others: Iterable[str], asked: str, count: int) -> list[tuple[str, str]]:
+    """Return where so many of other resources are free, node by node, if nothing else than one is missing."""
+    return sorted(
+        (offered.node, other)
+        for other in others
+        for offered in search.offers(other)
+        if offered.free >= count and search.lacking.get(offered.node) == {asked}
+    )
 
 
 def _instead(search: Search, node: str, asked: str, other: str) -> Verdict:

@@ -187,8 +187,8 @@ async def test_nodes_are_out_and_never_fit(urls: tuple[str, float]) -> None:
     view = await view_in(urls, "usual")
     verdicts = Judge(view.objects).judge(view.waiting[0])
 
-    assert {each.node: each.answer for each in verdicts.verdicts} == {"n1": "no", "n2": "no"}
-    assert {each.node: each.filter for each in verdicts.verdicts} == {
+    assert {node: each.answer for node, each in verdicts.by_node.items()} == {"n1": "no", "n2": "no"}
+    assert {node: each.filter for node, each in verdicts.by_node.items()} == {
         "n1": "NodeResourcesFit",
         "n2": "NodeUnschedulable",
     }
@@ -207,7 +207,7 @@ async def test_taints_do_not_count_without_all_tolerations(urls: tuple[str, floa
 async def test_a_resource_of_an_unknown_name_is_judged_by_its_amounts_only(urls: tuple[str, float]) -> None:
     """Where a node has none, a device class may have it."""
     view = await view_in(urls, "without our records")
-    first, second = Judge(view.objects).judge(view.waiting[0]).verdicts
+    first, second = Judge(view.objects).judge(view.waiting[0]).by_node.values()
 
     assert view.waiting[0].requests["nvidia_com_mig_3g_40gb"] == 1
     assert (first.filter, first.answer) == ("NodeResourcesFit", "no")

@@ -88,7 +88,11 @@ POD: Json = {
     },
 }
 CLAIM: Json = {
-    "metadata": {"namespace": "ml", "name": "c1"},
+    "metadata": {
+        "namespace": "ml",
+        "name": "c1",
+        "ownerReferences": [{"kind": "Pod", "name": "other", "uid": "u", "controller": True}],
+    },
     "spec": {
         "devices": {
             "requests": [
@@ -99,6 +103,7 @@ CLAIM: Json = {
                         "allocationMode": "ExactCount",
                         "count": 1,
                         "selectors": _CEL,
+                        "tolerations": [{"key": "sick", "operator": "Exists", "effect": "NoExecute"}],
                     },
                 }
             ]
@@ -109,7 +114,7 @@ CLAIM: Json = {
             "devices": {"results": [{"driver": "d", "pool": "n1", "device": "gpu-1", "request": "r"}]},
             "nodeSelector": _TERMS,
         },
-        "reservedFor": [{"name": "other"}],
+        "reservedFor": [{"resource": "pods", "name": "other", "uid": "u"}],
     },
 }
 SLICE: Json = {
@@ -127,7 +132,7 @@ SLICE: Json = {
                     "driverVersion": {"version": "570.1.2"},
                 },
                 "capacity": {"memory": {"value": "40Gi"}},
-                "taints": [{"key": "sick", "effect": "None"}],
+                "taints": [{"key": "sick", "value": "a", "effect": "NoExecute"}],
             }
         ],
     }

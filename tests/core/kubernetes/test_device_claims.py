@@ -15,6 +15,8 @@ from exporter.waiting.objects import (
     Requirement,
     ResourceClaim,
     ResourceSlice,
+    Taint,
+    Toleration,
     Version,
 )
 
@@ -49,7 +51,6 @@ def test_a_request() -> None:
     "exactly",
     [
         {"adminAccess": True},
-        {"tolerations": [{"operator": "Exists"}]},
         {"capacity": {"requests": {"memory": "1Gi"}}},
         {"allocationMode": "Most"},
         {"something": "new"},
@@ -57,6 +58,36 @@ def test_a_request() -> None:
 )
 def test_what_of_a_request_is_not_read_is_named(exactly: Json) -> None:
     assert len(request(**exactly).unread) == 1
+
+
+def test_tolerations_of_a_request_and_taints_of_a_device() -> None:
+    toleration = {"key": "sick", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9}
+
+    assert request(tolerations=[toleration]).tolerations == (Toleration("sick", "Exists", "", "NoExecute"),)
+    (device,) = piece({"taints": [{"key": "sick", "effect": "None"}, {"key": "a", "value": "b"}]}).devices
+    assert device.taints == (Taint("sick", "", "None"), Taint("a", "b", ""))
+
+
+@pytest.mark.parametrize(
+    ("users", "entries"),
+    [
+        (set(), []),
+        ({"train", "other"}, [{"resource": "pods", "name": "train"}, {"resource": "pods", "name": "other"}]),
+        (None, [{"resource": "pods", "name": "train"}, {"resource": "podgroups", "name": "train"}]),
+        (None, [{"resource": "pods", "apiGroup": "example.com", "name": "train"}]),
+    ],
+)
+def test_pods_that_use_a_claim(users: set[str] | None, entries: list[Json]) -> None:
+    assert claim({}, {"allocation": {}, "reservedFor": entries}).users == users
+
+
+def test_a_claim_that_was_generated_for_a_pod() -> None:
+    owners = [{"kind": "Pod", "name": "other"}, {"kind": "Pod", "name": "train", "controller": True}]
+    made = read_claim({"metadata": METADATA | {"ownerReferences": owners}})
+
+    assert made is not None
+    assert made.owner == "train"
+    assert claim({}).owner == ""
 
 
 def test_alternatives_and_constraints_are_named() -> None:
@@ -87,7 +118,8 @@ def test_an_allocation() -> None:
     assert claim({}).allocated is None
     conditional = {"allocation": {"devices": {"results": [device | {"bindingConditions": ["ready"]}]}}}
     assert claim({}, conditional).unread == ("binding conditions of devices",)
-    assert claim({}, {"allocation": {}, "reservedFor": [{}] * 256}).unread == ("a claim of 256 pods",)
+    many = [{"resource": "pods", "name": "p"}] * 256
+    assert claim({}, {"allocation": {}, "reservedFor": many}).unread == ("a claim of 256 pods",)
 
 
 def piece(device: Json, **spec: Any) -> ResourceSlice:
@@ -144,8 +176,7 @@ def test_a_slice() -> None:
 @pytest.mark.parametrize(
     ("unread", "device"),
     [
-        ((), {"taints": [{"effect": "None"}]}),
-        (("taints of devices",), {"taints": [{"effect": "NoExecute"}]}),
+        ((), {"taints": [{"effect": "NoExecute"}]}),
         (
             ("consumesCounters of devices",),
             {"consumesCounters": [{"counterSet": "a", "counters": {"b": {"value": "x"}}}]},

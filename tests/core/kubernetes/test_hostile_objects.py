@@ -8,19 +8,21 @@ import pytest
 
 from exporter.kubernetes.device_claims import read_claim, read_class, read_slice
 from exporter.kubernetes.scheduling import read_cluster_node, read_placed_pod, read_waiting_pod
-from exporter.waiting.objects import Objects
-from exporter.waiting.verdict import Judge
+from exporter.waiting.answer import Answering
+from exporter.waiting.gpu_facts import GpuFacts, IdlePod
+from exporter.waiting.objects import Objects, PodKey
 from tests.core.kubernetes import scheduling_objects
 
 Json = dict[str, Any]
 HOSTILE: tuple[Any, ...] = (None, True, -7, 1 << 70, "", "x" * 1000, "\ud800", [], [None], {}, {"a": [None]})
 KINDS = ("NODE", "POD", "CLAIM", "SLICE", "CLASS")
+FACTS = GpuFacts(at=0.0, idle=(IdlePod(PodKey("ml", "other"), "n1", 60.0),))
 PLACED: Json = deepcopy(scheduling_objects.POD)
 PLACED["spec"]["nodeName"] = "n1"
 
 
 def judge(read: dict[str, Json]) -> Any:
-    """Read one object of each kind, and judge the pod that waits."""
+    """Read one object of each kind, and look for what would help the pod that waits."""
     node, waiting = read_cluster_node(read["NODE"]), read_waiting_pod(read["POD"])
     placed = read_placed_pod(read["POD"] | {"spec": PLACED["spec"]})
     claim, piece, kind = read_claim(read["CLAIM"]), read_slice(read["SLICE"]), read_class(read["CLASS"])
@@ -32,7 +34,7 @@ def judge(read: dict[str, Json]) -> Any:
         slices=() if piece is None else (piece,),
         classes={} if kind is None else {kind.name: kind},
     )
-    return None if waiting is None else Judge(objects).judge(waiting)
+    return None if waiting is None else Answering(objects, FACTS, 0.0).answer(waiting)
 
 
 def paths(thing: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from exporter.waiting.objects import (
     PodKey,
     ResourceClaim,
     ResourceSlice,
+    Taint,
     WaitingPod,
 )
 from exporter.waiting.verdict import Judge, PodVerdicts, Verdict
@@ -54,7 +55,7 @@ def judged(waiting: WaitingPod, objects: Objects) -> PodVerdicts:
 
 def verdict(waiting: WaitingPod, objects: Objects) -> Verdict:
     """Return the verdict of a pod on the only node."""
-    (only,) = judged(waiting, objects).verdicts
+    (only,) = judged(waiting, objects).by_node.values()
     return only
 
 
@@ -63,6 +64,7 @@ def device(
     *,
     unread: tuple[str, ...] = (),
     counters: Mapping[str, int] | None = None,
+    taints: tuple[Taint, ...] = (),
     **attributes: str | int | bool,
 ) -> OfferedDraDevice:
     """Return a device with attributes of its driver."""
@@ -71,6 +73,7 @@ def device(
         attributes={f"{DRIVER}/{key}": value for key, value in attributes.items()},
         capacity={},
         counters=counters or {},
+        taints=taints,
         unread=unread,
     )
 

@@ -15,6 +15,8 @@ from exporter.waiting.objects import (
     NodeTerm,
     OfferedDraDevice,
     Requirement,
+    Taint,
+    Toleration,
 )
 from tests.core.waiting.records import (
     DRIVER,
@@ -98,12 +100,35 @@ def test_an_allocated_claim_is_bound_to_its_nodes() -> None:
 
 
 def test_a_doubtful_device_leaves_only_no() -> None:
-    doubtful = device("c", unread=("taints of devices",))
+    doubtful = device("c", unread=("bindingConditions",))
 
     assert answer(request(), devices=(A, doubtful)) == "not judged"
     assert answer(request(count=2), devices=(A, doubtful)) == "not judged"
     assert answer(request(count=3), devices=(A, doubtful)) == "no"
     assert answer(request(), device_taint_rules=True) == "not judged"
+
+
+@pytest.mark.parametrize(
+    ("expected", "taint", "tolerations"),
+    [
+        ("no", Taint("sick", "", "NoSchedule"), ()),
+        ("no", Taint("sick", "", "NoExecute"), ()),
+        ("fits", Taint("sick", "", "None"), ()),
+        ("fits", Taint("sick", "a", "NoExecute"), (Toleration("sick", "Exists", "", ""),)),
+        ("no", Taint("sick", "a", "NoExecute"), (Toleration("sick", "Equal", "b", ""),)),
+    ],
+)
+def test_a_taint_bars_a_device_from_requests_that_do_not_tolerate_it(
+    expected: str, taint: Taint, tolerations: tuple[Toleration, ...]
+) -> None:
+    sick = device("a", taints=(taint,))
+
+    assert answer(request(tolerations=tolerations), devices=(sick,)) == expected
+    # Another device, or another request, is not affected.
+    assert answer(request(tolerations=tolerations), devices=(sick, B)) == "fits"
+    assert answer(request(count=None, tolerations=tolerations), devices=(sick, B)) == expected
+    both = (request("any", tolerations=(Toleration("", "Exists", "", ""),)), request("mine"))
+    assert answer(*both, devices=(sick, B)) == "fits"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +215,7 @@ def test_an_error_of_a_selector_on_one_node_stops_the_pod_on_all() -> None:
         cluster(node("n1"), node("n2"), node("n3"), claims=claim(failing), classes=CLASSES, slices=slices),
     )
 
-    assert [each.answer for each in verdicts.verdicts] == ["not judged", "not judged", "no"]
+    assert [each.answer for each in verdicts.by_node.values()] == ["not judged", "not judged", "no"]
     assert verdicts.message() is None
 
 

@@ -62,9 +62,9 @@ def test_each_resource_that_does_not_suffice_is_a_reason() -> None:
 
     first = verdict(waiting, cluster(node(allocatable=offer), placed=(there, gone)))
     assert [reason.message for reason in first.reasons] == ["Insufficient cpu", "Too many pods"]
-    assert [(each.resource, each.needed, each.free) for each in first.reasons] == [
-        ("cpu", 1000, 500),
-        ("pods", 1, 0),
+    assert [(each.resource, each.words) for each in first.reasons] == [
+        ("cpu", "short of cpu"),
+        ("pods", "short of pods"),
     ]
     verdicts = judged(waiting, cluster(node(), node("n2", allocatable=offer), placed=(there, gone)))
     assert verdicts.message() == (
@@ -118,7 +118,7 @@ def test_pods_that_preemption_makes_room_for_come_first() -> None:
 
     assert verdict(pod(priority=6), objects).answer == "fits"
     assert verdict(pod(priority=5), objects).answer == "fits"
-    assert verdict(pod(priority=4), objects).reasons[0].free == 500
+    assert verdict(pod(priority=4), objects).filter == "NodeResourcesFit"
     # A pod does not stand in its own way.
     assert verdict(others[1], objects).answer == "fits"
 
@@ -131,7 +131,7 @@ def test_a_pod_that_runs_keeps_others_out_of_its_part_of_the_cluster() -> None:
         fields: dict[str, Any] = {"topology": "zone", "namespaces": frozenset({"ml"}), "labels": labels}
         guard = PlacedPod("n2", {"pods": 1}, avoids=(AvoidedPods(**(fields | avoided)),))
         objects = cluster(node(labels=zone), node("n2", labels=zone), placed=(guard,))
-        verdicts = judged(pod(labels=labels_of_pod), objects).verdicts
+        verdicts = list(judged(pod(labels=labels_of_pod), objects).by_node.values())
         assert len({each.answer for each in verdicts}) == 1
         return verdicts[0].answer
 
@@ -150,7 +150,7 @@ def test_of_another_scheduler_only_facts_are_told() -> None:
     verdicts = judged(waiting, cluster(node(), node("n2", allocatable={}), node("n3", cordoned=True)))
 
     assert verdicts.remarks == ("scheduler volcano: its queues are not read here",)
-    assert [each.answer for each in verdicts.verdicts] == ["not judged", "no", "not judged"]
+    assert [each.answer for each in verdicts.by_node.values()] == ["not judged", "no", "not judged"]
     assert verdicts.message() is None
 
 
@@ -158,7 +158,7 @@ def test_a_gated_pod_fits_nowhere_but_its_reasons_are_told() -> None:
     verdicts = judged(pod(gates=("kueue.x-k8s.io/admission",)), cluster(node(), node("n2", cordoned=True)))
 
     assert verdicts.remarks == ("scheduling gates: kueue.x-k8s.io/admission",)
-    assert [each.answer for each in verdicts.verdicts] == ["not judged", "no"]
+    assert [each.answer for each in verdicts.by_node.values()] == ["not judged", "no"]
     assert verdicts.message() is None
 
 
@@ -182,7 +182,7 @@ def test_pods_that_ask_for_the_same_share_verdicts_and_no_others_do() -> None:
     judge = Judge(cluster(node(labels={"zone": "a"}), placed=(guard,)))
     first, second = (judge.judge(pod(key=PodKey("ml", name), uid=name)) for name in ("a", "b"))
 
-    assert first.verdicts is second.verdicts
+    assert first.groups is second.groups
     assert [each.pod.name for each in (first, second)] == ["a", "b"]
     for other, expected in (
         (pod(key=PodKey("web", "a")), "no"),
@@ -192,4 +192,4 @@ def test_pods_that_ask_for_the_same_share_verdicts_and_no_others_do() -> None:
         (pod(gates=("gate",)), "not judged"),
         (pod(claims=("c1",)), "no"),
     ):
-        assert judge.judge(other).verdicts[0].answer == expected
+        assert judge.judge(other).by_node["n1"].answer == expected

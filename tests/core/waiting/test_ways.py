@@ -342,7 +342,7 @@ def test_each_way_holds_once_it_is_carried_out(drawn: tuple[WaitingPod, Objects,
     )
     for way in answer.ways:
         asking, after = carried_out(way, waiting, objects, known)
-        (verdict,) = [each for each in Judge(after).judge(asking).verdicts if each.node == way.node]
+        verdict = Judge(after).judge(asking).by_node[way.node]
         assert verdict.answer == "fits", way
         assert not way.unjudged
         if way.kind == "recut":
@@ -367,14 +367,13 @@ def lacks_a_device_of(held: PlacedPod, waiting: WaitingPod, objects: Objects) ->
 def test_each_single_idle_pod_that_would_do_is_found(drawn: tuple[WaitingPod, Objects, GpuFacts]):
     """If a device is missing: an idle pod that is only in the way of processors is not blamed."""
     waiting, objects, known = drawn
-    if any(each.answer != "no" for each in Judge(objects).judge(waiting).verdicts):
+    if any(each.answer != "no" for each, _ in Judge(objects).judge(waiting).groups):
         return
     doing = False
     for each in known.idle or ():
         (held,) = [other for other in objects.placed if other.key == each.key]
         stay = tuple(other for other in objects.placed if other.key != each.key)
-        verdicts = Judge(replace(objects, placed=stay)).judge(waiting).verdicts
-        fits = any(verdict.node == each.node and verdict.answer == "fits" for verdict in verdicts)
+        fits = Judge(replace(objects, placed=stay)).judge(waiting).by_node[each.node].answer == "fits"
         doing = doing or (fits and not held.ending and lacks_a_device_of(held, waiting, objects))
 
     assert ("idle" in kinds(answered(waiting, objects, known))) or not doing

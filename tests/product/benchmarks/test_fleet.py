@@ -71,6 +71,7 @@ def test_reading_a_cluster_finds_all_objects() -> None:
         "list after an expired version",
         "6 changes",
         "verdicts on all pods that wait",
+        "the same, if they all differ",
     ]
     assert all(cost.cpu > 0 for cost in costs[1:])
     assert all(cost.resident > 20 << 20 for cost in costs)

@@ -5,12 +5,11 @@ Each is made of its seed. They are small worlds of few words, in which condition
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from tests.together.scheduler import pods
+from tests.together.scheduler.claims import DRIVER, cel, claim_of, claims_in_use, dra
 from tests.together.scheduler.control_plane import Json
 
-DRIVER = "gpu.example.com"
 NAMESPACES = ("ml", "web")
 PROBE = "probe"
 # What mig-parted makes of a GPU of 80 GB, in resources of the device plugin.
@@ -23,22 +22,6 @@ LAYOUTS: tuple[dict[str, int], ...] = (
     {"nvidia.com/gpu.shared": 16},
     {},
 )
-_OF = f"device.attributes['{DRIVER}']"
-SELECTORS = (
-    f"device.driver == '{DRIVER}'",
-    f"{_OF}.type == 'mig'",
-    f"{_OF}.type in ['gpu', 'vfio'] || {_OF}.type.startsWith('mi')",
-    f"'profile' in {_OF} && {_OF}.profile == '3g.40gb'",
-    f"!('profile' in {_OF})",
-    f"has({_OF}.index) && {_OF}.index > 1",
-    f"{_OF}.index <= 2 && {_OF}.driverVersion.isGreaterThan(semver('570.0.0'))",
-    f"device.capacity['{DRIVER}'].memory.compareTo(quantity('30Gi')) >= 0",
-    "'rack' in device.attributes['other.example.com']",
-    f"{_OF}.index == '1'",
-    f"{_OF}.productName.lowerAscii().contains('h100')",
-)
-# One that CEL fails on for whole GPUs, and one that is not simple.
-DOUBTFUL_SELECTORS = (f"{_OF}.profile == '1g.10gb'", f"{_OF}.productName.matches('.*H100.*')")
 
 
 @dataclass(slots=True)
@@ -58,14 +41,17 @@ def make(seed: int, name: str, most_nodes: int = 40) -> RandomCluster:
     devices = random.random() < 0.5
     counted = random.random() < 0.3
     made.objects += [_node(random, each) for each in names]
-    for number in range(random.randint(0, 3 * count)):
-        made.objects.append(pods.placed(random, f"{name}-placed-{number}", random.choice(names)))
+    placed = [
+        pods.placed(random, f"{name}-placed-{number}", random.choice(names))
+        for number in range(random.randint(0, 3 * count))
+    ]
+    made.objects += placed
     classes = list(_classes(random, name)) if devices else []
     made.objects += classes
     if devices:
         slices = [piece for each in names if random.random() < 0.7 for piece in _slices(random, each)]
         made.objects += slices
-        made.objects += _claims_in_use(random, name, slices)
+        made.objects += claims_in_use(random, name, slices, placed)
     made.objects += _probe(name)
     class_names = [each["metadata"]["name"] for each in classes]
     for number in range(random.randint(6, 16)):
@@ -73,11 +59,11 @@ def make(seed: int, name: str, most_nodes: int = 40) -> RandomCluster:
         if class_names and random.random() < 0.4:
             # A pod that only its claim keeps from any node.
             waiting = pods.undemanding(random, own_name)
-            made.waiting.append(_claim_of(random, waiting, class_names))
+            made.waiting.append(claim_of(random, waiting, class_names))
         else:
             waiting = pods.waiting(random, own_name, names, class_names if counted else [])
         if class_names and "resourceClaims" not in waiting["spec"] and random.random() < 0.3:
-            made.waiting.append(_claim_of(random, waiting, class_names))
+            made.waiting.append(claim_of(random, waiting, class_names))
         made.waiting.append(waiting)
     return made
 
@@ -93,6 +79,13 @@ def probe_pod(name: str, number: int) -> Json:
         "resourceClaims": [{"name": "claim", "resourceClaimName": f"{name}-{PROBE}"}],
     }
     return pod
+
+
+def probe_claim(name: str) -> Json:
+    """Return a claim for a device of the probe's node."""
+    probe = f"{name}-{PROBE}"
+    exactly: Json = {"deviceClassName": probe, "allocationMode": "ExactCount", "count": 1}
+    return dra("ResourceClaim", probe, {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}, "ml")
 
 
 def _node(random: Random, name: str) -> Json:
@@ -125,30 +118,15 @@ def _node(random: Random, name: str) -> Json:
     }
 
 
-def _dra(kind: str, name: str, spec: Json, namespace: str | None = None) -> Json:
-    place = {} if namespace is None else {"namespace": namespace}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name, **place},
-        "spec": spec,
-    }
-
-
-def _cel(random: Random, doubtful: float) -> list[Json]:
-    pool = DOUBTFUL_SELECTORS if random.random() < doubtful else SELECTORS
-    return [{"cel": {"expression": random.choice(pool)}} for _ in range(random.randint(0, 2))]
-
-
 def _classes(random: Random, name: str) -> list[Json]:
     resources = ["example.com/gpu", "nvidia.com/gpu", "example.com/mig"]
     random.shuffle(resources)
     found = []
     for number, resource in enumerate(resources[: random.randint(1, 3)]):
-        spec: Json = {"selectors": _cel(random, 0.03)}
+        spec: Json = {"selectors": cel(random, 0.03)}
         if random.random() < 0.5:
             spec["extendedResourceName"] = resource
-        found.append(_dra("DeviceClass", f"{name}-class-{number}", spec))
+        found.append(dra("DeviceClass", f"{name}-class-{number}", spec))
     return found
 
 
@@ -169,8 +147,9 @@ def _device(random: Random, number: int) -> Json:
         "attributes": attributes,
         "capacity": {"memory": {"value": random.choice(("10Gi", "40Gi", "80Gi"))}},
     }
-    if random.random() < 0.03:
-        device["taints"] = [{"key": "sick", "effect": "NoSchedule"}]
+    if random.random() < 0.1:
+        effect = random.choice(("NoSchedule", "NoExecute", "None"))
+        device["taints"] = [{"key": "sick", "value": random.choice("xy"), "effect": effect}]
     return device
 
 
@@ -196,51 +175,9 @@ def _slices(random: Random, node: str) -> list[Json]:
             taken = {"memory": {"value": random.choice(("1", "2", "4"))}}
             each["consumesCounters"] = [{"counterSet": "gpu", "counters": taken}]
     return [
-        _dra("ResourceSlice", f"{node}-{number}", {"driver": DRIVER, "pool": pool, **content, **place})
+        dra("ResourceSlice", f"{node}-{number}", {"driver": DRIVER, "pool": pool, **content, **place})
         for number, content in enumerate(contents)
     ]
-
-
-def _request(random: Random, name: str, classes: list[str]) -> Json:
-    chosen = "no-such-class" if random.random() < 0.02 else random.choice(classes)
-    exactly: Json = {"deviceClassName": chosen, "selectors": _cel(random, 0.05)}
-    if random.random() < 0.15:
-        exactly["allocationMode"] = "All"
-    else:
-        exactly |= {"allocationMode": "ExactCount", "count": random.choice((1, 1, 2, 3))}
-    return {"name": name, "exactly": exactly}
-
-
-def _claim_of(random: Random, waiting: Json, classes: list[str]) -> Json:
-    """Make a claim that a pod then asks for, and return it."""
-    metadata = waiting["metadata"]
-    requests = [_request(random, f"r{number}", classes) for number in range(random.choice((1, 2, 2)))]
-    devices: Json = {"requests": requests}
-    if random.random() < 0.05:
-        devices["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]
-    waiting["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": metadata["name"]}]
-    waiting["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
-    return _dra("ResourceClaim", metadata["name"], {"devices": devices}, metadata["namespace"])
-
-
-def _claims_in_use(random: Random, name: str, slices: list[Json]) -> list[Json]:
-    """Return claims that have a device each."""
-    claims: list[Json] = []
-    for piece in slices:
-        for device in piece["spec"].get("devices", ()):
-            if random.random() < 0.25:
-                request: Json = {"name": "r", "exactly": {"deviceClassName": "any"}}
-                spec = {"devices": {"requests": [request]}}
-                claim = _dra("ResourceClaim", f"{name}-used-{len(claims)}", spec, "ml")
-                claim["status"] = {"allocation": _allocation(piece, device["name"])}
-                claims.append(claim)
-    return claims
-
-
-def _allocation(piece: Json, device: str) -> Json:
-    spec: dict[str, Any] = piece["spec"]
-    result = {"request": "r", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": device}
-    return {"devices": {"results": [result]}}
 
 
 def _probe(name: str) -> list[Json]:
@@ -262,13 +199,9 @@ def _probe(name: str) -> list[Json]:
         "nodeName": probe,
         "devices": [{"name": "d"}],
     }
-    request: Json = {
-        "name": "r",
-        "exactly": {"deviceClassName": probe, "allocationMode": "ExactCount", "count": 1},
-    }
     return [
         node,
-        _dra("DeviceClass", probe, {"selectors": selector}),
-        _dra("ResourceSlice", probe, spec),
-        _dra("ResourceClaim", probe, {"devices": {"requests": [request]}}, "ml"),
+        dra("DeviceClass", probe, {"selectors": selector}),
+        dra("ResourceSlice", probe, spec),
+        probe_claim(name),
     ]

@@ -15,8 +15,10 @@ from exporter.waiting.objects import Objects, PlacedPod, WaitingPod
 from exporter.waiting.verdict import Judge, PodVerdicts
 from tests.together.scheduler.clusters import NAMESPACES, make, probe_pod
 from tests.together.scheduler.control_plane import Api, Json, Outcomes
+from tests.together.scheduler.pods import ENDING
 from tests.together.scheduler.ways import carry_out
 
+_DAY = 86_400
 KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass", "Node")
 
 
@@ -70,6 +72,9 @@ class Comparison:
         probes = [each for each in cluster.objects if "-probe" in each["metadata"]["name"]]
         for kind in ("Node", "Pod", "DeviceClass", "ResourceSlice", "ResourceClaim"):
             self._api.create_all(each for each in ordered if each["kind"] == kind)
+        for each in ordered:
+            if ENDING in each["metadata"].get("annotations", {}):
+                self._api.delete(each, _DAY)
         self._api.create_all(probes)
         self._wait_for_probe(name)
         self._fixed = self._read_fixed()
@@ -152,17 +157,17 @@ class Comparison:
         counts["pods"] += 1
         counts["pods bound"] += bool(node)
         counts["pods with the scheduler's message, equal to ours"] += verdicts.message() is not None
-        for each in verdicts.verdicts:
-            counts[f"verdicts: {each.answer}"] += 1
+        for verdict, nodes in verdicts.groups:
+            counts[f"verdicts: {verdict.answer}"] += len(nodes)
         self.tally.by_filter.update(verdicts.by_filter())
-        words = {words for each in verdicts.verdicts for words in each.unjudged}
+        words = {words for verdict, _ in verdicts.groups for words in verdict.unjudged}
         self.tally.unjudged.update(words or {"nothing"})
 
 
 def problems(verdicts: PodVerdicts, node: str, message: str) -> list[str]:
     """Return how verdicts and the answer of the scheduler disagree."""
-    ours, answers = verdicts.message(), {each.node: each for each in verdicts.verdicts}
-    judged = not any(each.unjudged for each in verdicts.verdicts)
+    ours, answers = verdicts.message(), verdicts.by_node
+    judged = not any(verdict.unjudged for verdict, _ in verdicts.groups)
     if node:
         there = answers[node]
         wrong = there.answer == "no" or (judged and there.answer != "fits")

@@ -35,6 +35,12 @@ PATHS = {
 }
 
 
+def path_of(thing: Json) -> str:
+    """Return the path of an object of the API."""
+    metadata = thing["metadata"]
+    return f"{PATHS[thing['kind']].format(metadata.get('namespace'))}/{metadata['name']}"
+
+
 class Api:
     """A client of the API server: one connection for each thread."""
 
@@ -95,11 +101,24 @@ class Api:
             query = "?gracePeriodSeconds=0&propagationPolicy=Background"
             self.ask("DELETE", f"{PATHS[kind].format(namespace)}{query}")
 
-    def delete(self, thing: Json) -> None:
-        """Delete an object at once."""
-        metadata = thing["metadata"]
-        path = PATHS[thing["kind"]].format(metadata.get("namespace"))
-        self.ask("DELETE", f"{path}/{metadata['name']}?gracePeriodSeconds=0")
+    def delete(self, thing: Json, seconds: int = 0) -> None:
+        """Delete an object, at once unless a pod is given time to end."""
+        self.ask("DELETE", f"{path_of(thing)}?gracePeriodSeconds={seconds}")
+
+    def patch(self, thing: Json, change: Json, part: str = "") -> None:
+        """Merge a change into an object, or into its status."""
+        self.ask("PATCH", f"{path_of(thing)}{part}", change, "application/merge-patch+json")
+
+    def release(self, claim: Json) -> None:
+        """Do to a claim without users what the controller of claims does, which does not run here.
+
+        It takes the devices away, and then the finalizer that keeps it from being deleted; a claim that was
+        generated for a pod is deleted with that.
+        """
+        self.patch(claim, {"status": {"reservedFor": None, "allocation": None}}, "/status")
+        self._free(claim)
+        if claim["metadata"].get("ownerReferences"):
+            self.delete(claim)
 
     def _free(self, claim: Json) -> None:
         """Remove the finalizer of a claim, which only the controllers of the cluster would remove.
@@ -107,10 +126,7 @@ class Api:
         A claim that the scheduler has made for extended resources of a pod may be gone.
         """
         if claim["metadata"].get("finalizers"):
-            path = (
-                f"{PATHS['ResourceClaim'].format(claim['metadata']['namespace'])}/{claim['metadata']['name']}"
-            )
-            self.ask("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+            self.patch({"kind": "ResourceClaim", **claim}, {"metadata": {"finalizers": None}})
 
     def answers(self) -> bool:
         """Return whether the server is ready."""

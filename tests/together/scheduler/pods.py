@@ -5,6 +5,8 @@ from random import Random
 from tests.together.scheduler.control_plane import Json
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ENDING = "ending"
+"""The annotation of a pod that is deleted after it was made, and is then ending, as no kubelet stops it."""
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _EXTENDED = (
     *("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb", "nvidia.com/mig-3g.40gb"),
@@ -33,6 +35,8 @@ def placed(random: Random, name: str, node: str) -> Json:
     made = pod(name, random.choice(("ml", "web")), _requests(random, 0.3, []))
     made["metadata"]["labels"] = {"app": random.choice("xyz")}
     made["spec"]["nodeName"] = node
+    if random.random() < 0.1:
+        made["metadata"]["annotations"] = {ENDING: "true"}
     if random.random() < 0.1:
         made["spec"]["affinity"] = {"podAntiAffinity": {REQUIRED: [_anti_affinity(random)]}}
     kind = random.random()
