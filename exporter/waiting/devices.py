@@ -25,8 +25,8 @@ from exporter.waiting.objects import (
     WaitingPod,
 )
 
-_ELSEWHERE: Final = Reason("resourceclaim not available on the node", "a claim has its devices elsewhere")
-_TOO_FEW: Final = Reason("cannot allocate all claims", "too few devices that match the claims are free")
+_ELSEWHERE: Final = Reason("resourceclaim not available on the node", "a claim with its devices elsewhere")
+_TOO_FEW: Final = Reason("cannot allocate all claims", "without enough free devices for its claims")
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,7 @@ def node_name(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | 
     if pod.node_name in {"", node.name}:
         return None
     message = "node(s) didn't match the requested node name"
-    return Finding((Reason(message, f"the pod asks for node {pod.node_name}"),))
+    return Finding((Reason(message, f"the node that the pod names, {pod.node_name}"),))
 
 
 def cordon(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | None:
