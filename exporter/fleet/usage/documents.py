@@ -71,7 +71,10 @@ def _hours(seconds: float | None) -> float | None:
 
 
 def usage_csv(usage: Usage, prices: Prices | None = None) -> str:
-    """Return a line for each group and kind of device; what is held by no known pod has a line of its own."""
+    """Return a line for each group and kind of device.
+
+    There is no line if the groups are unknown, which ``problems`` names and CSV has no place for.
+    """
     rows = [
         _row(usage, group.name or None, kind, parts, prices)
         for group in usage.shown
