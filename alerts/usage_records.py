@@ -84,6 +84,8 @@ def _grouped() -> Iterator[Record]:
     """Yield the sums over holders of an hour."""
     pods = f"sum by ({_POD}, {_KIND}) ({_every_value()})"
     owners = f'last_over_time({OWNER}{{owner_name!=""}}[2h] offset -1h)'
+    # Owners are recorded once an hour, perhaps too late for a pod of the last minutes.
+    owners += ' or last_over_time(kube_pod_owner{owner_name!=""}[20m])'
     owner = f"topk by ({_POD}) (1, group by ({_POD}, owner_kind, owner_name) ({owners}))"
     owned = f"{pods} * on ({_POD}) group_left (owner_kind, owner_name) {owner}"
     yield Record(
