@@ -108,7 +108,8 @@ def _grouped() -> Iterator[Record]:
 
 
 def _holders(value: str = "") -> str:
-    chosen = f'{{value="{value}"}}' if value else ""
+    """Return the hour of holders; ``value`` is one value or several, separated by "|"."""
+    chosen = f'{{value=~"{value}"}}' if value else ""
     return f"max by ({HOLDER}, {_KIND}) ({_hour_of(HOUR_OF_HOLDERS + chosen)})"
 
 
@@ -129,7 +130,8 @@ def _by_labels() -> str:
     """Return sums with all labels of pods, whatever their names: the left side of a join keeps its labels."""
     kinds = f"{_POD}, model, profile"
     # What a pod holds or uses with an unknown share is of its kind, too.
-    sums = f"sum by ({kinds}) ({_holders('held')}) or on ({_POD}) sum by ({kinds}) ({_holders()})"
+    others = f"sum by ({kinds}) ({_holders('unshared|used')})"
+    sums = f"sum by ({kinds}) ({_holders('held')}) or on ({_POD}) {others}"
     kind = f"group by ({kinds}) (topk by ({_POD}) (1, {sums}))"
     labels = f"topk by ({_POD}) (1, last_over_time({LABELS}[2h] offset -1h))"
     pods = f"{labels} * on ({_POD}) group_left (model, profile) {kind}"

@@ -5,13 +5,15 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from aiohttp import web
+import pytest
+from aiohttp import ClientPayloadError, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from exporter.fleet.pages.links import NodeUrl
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
 from exporter.fleet.pages.usage import UsagePages
 from exporter.fleet.prometheus import Prometheus, PrometheusError, Sample
+from exporter.fleet.usage.period import DAY
 from exporter.fleet.usage.prices import Price, Prices
 from exporter.fleet.watch import FleetRead
 from exporter.web.kit.live.broadcaster import Ticker
@@ -120,6 +122,30 @@ def test_a_device_without_a_price_refuses_the_bill() -> None:
             assert "needs a price for T4" in await response.text()
 
     browsed(Flaky(), browse)
+
+
+def test_a_bill_without_one_of_its_days_is_no_whole_file() -> None:
+    prometheus = Flaky()
+
+    async def browse(client: TestClient[web.Request, web.Application]) -> None:
+        async with client.get("/api/v1/usage?month=2025-10"):
+            prometheus.failing = f"@ {NOW - 20 * DAY:.0f}"
+        with pytest.raises(ClientPayloadError):
+            async with client.get("/api/v1/usage?month=2025-10&format=focus") as response:
+                await response.read()
+
+    browsed(prometheus, browse, only=("ml",))
+
+
+def test_the_headers_of_a_bill_cost_no_bill() -> None:
+    prometheus = Flaky()
+
+    async def browse(client: TestClient[web.Request, web.Application]) -> None:
+        async with client.head("/api/v1/usage?month=2025-10&format=focus") as response:
+            assert response.status == 200
+        assert prometheus.most == 0
+
+    browsed(prometheus, browse, only=("ml",))
 
 
 def test_many_bills_are_read_a_few_days_at_a_time() -> None:

@@ -157,7 +157,8 @@ class UsagePages:
         headers = _saved_as(f"focus-{choice.month or '30-days'}.csv")
         response = web.StreamResponse(headers={"Content-Type": TYPES["focus"], **headers})
         await response.prepare(request)
-        await _written(response, header, days)
+        if request.method != "HEAD":
+            await _written(response, header, days)
         return response
 
 

@@ -189,7 +189,9 @@ async def focus_days(
         for name, why in answers.problems.items():
             raise PrometheusError(f"{name} of {_date(start)}: {why}; the file ends before that day")
         holders = {name: _by_holder(answers, name, only) for name in _VALUES[prices.by]}
-        labels = {sample.texts(*_POD): _labels(sample) for sample in answers.samples("labels")}
+        # Of labels that changed in the day the same ones count each time.
+        seen = sorted(answers.samples("labels"), key=lambda sample: sorted(sample.labels.items()))
+        labels = {sample.texts(*_POD): _labels(sample) for sample in seen}
         rows = _rows(holders[prices.by], labels, start, end, prices)
         lacks = ", ".join(_lacks(holders, prices))
         yield _text(rows), f"{_date(start)}: {lacks}" if lacks else ""
