@@ -21,9 +21,12 @@ LENGTH = 12 * HOUR
 
 
 def _pod(name: str, gpu: str, share: float, used: float, **more: bool) -> Pod:
-    return Pod(name=name, time=TIME, gpu=gpu, share=share, used=used, team="research", **more)  # type: ignore[arg-type]
+    owner = "ReplicaSet", "web-6f9"
+    return Pod(name=name, time=TIME, gpu=gpu, share=share, used=used, team="research", owner=owner, **more)  # type: ignore[arg-type]
 
 
+# A deployment that has been removed since.
+DEPLOYMENT = {"cluster": "west", "namespace": "ml", "replicaset": "web-6f9", "owner_kind": "Deployment"}
 WORLD = World(
     gpus=(Gpu(uuid="GPU-0", node="n1"), Gpu(uuid="GPU-1", node="n1")),
     pods=(
@@ -39,7 +42,12 @@ WORLD = World(
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Serve half a day and its records."""
-    with served(tmp_path_factory.mktemp("records") / "prometheus", WORLD) as running:
+    owner = Stored(
+        {"__name__": "kube_replicaset_owner", **DEPLOYMENT, "owner_name": "web"},
+        [(START + at, "1") for at in range(int(TIME.start), int(LENGTH), SCRAPE)],
+    )
+    folder = tmp_path_factory.mktemp("records") / "prometheus"
+    with served(folder, WORLD, lambda series: [*series, owner]) as running:
         yield running
 
 
@@ -56,7 +64,7 @@ def read(server: Prometheus, by: str) -> Usage:
         ("label:team", "research"),
         ("node", "n1"),
         ("model", H100),
-        ("owner", "ml (no known owner)"),
+        ("owner", "ml/web (Deployment)"),
     ],
 )
 def test_holders_with_an_unknown_share_are_in_their_group(server: Prometheus, by: str, name: str) -> None:
@@ -71,6 +79,13 @@ def test_holders_with_an_unknown_share_are_in_their_group(server: Prometheus, by
     # Of the others it is unknown what part of what they hold they use.
     assert group.total.used_of_held == pytest.approx(0.5, abs=0.02)
     assert group.total.uncompared == pytest.approx(0.75 * hours, abs=tolerance)
+
+
+def test_pods_of_a_deployment_that_is_gone_are_its_pods(server: Prometheus) -> None:
+    period = Period(START, START + 10 * HOUR, "")
+    usage = ask(server, lambda client: read_usage(client, START + 60 * DAY, period, "owner"))
+
+    assert [group.name for group in usage.groups or ()] == ["ml/web (Deployment)"]
 
 
 def test_a_pod_of_the_last_minutes_of_an_hour_has_its_owner(

@@ -10,6 +10,7 @@ from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
 from exporter.fleet.usage import queries
 from exporter.fleet.usage.model import VALUES, Group, Kind, Quantities
+from exporter.fleet.usage.period import DAY
 from exporter.fleet.usage.queries import Piece
 from exporter.fleet.usage.servers import ONE_SERVER, Servers
 from exporter.metrics.holders import label_names
@@ -19,6 +20,8 @@ _LABEL = re.compile(r"label:([A-Za-z0-9./_-]+)")
 _WHOLE = "usage of all pods"
 # Sums of floating-point numbers differ in the last digits.
 _ALMOST = 1e-9
+# Replica sets are kept for some time after their last pod.
+_MOST_MOMENTS = 31
 _Kinds: TypeAlias = dict[Kind, dict[str, float]]
 
 
@@ -48,7 +51,7 @@ def group_questions(by: str, pieces: Sequence[Piece], servers: Servers = ONE_SER
             f"usage by {by}, part {number}": queries.by_labels(piece, labels, servers)
             for number, piece in parts
         }
-        return questions | (owner_questions() if by == "owner" else {})
+        return questions | (owner_questions(_moments(pieces)) if by == "owner" else {})
     return {
         **{
             f"usage by {by}, part {number}": queries.by_pod_label(piece, label, servers)
@@ -56,6 +59,14 @@ def group_questions(by: str, pieces: Sequence[Piece], servers: Servers = ONE_SER
         },
         **{f"{_WHOLE}, part {number}": queries.by_labels(piece, whole, servers) for number, piece in parts},
     }
+
+
+def _moments(pieces: Sequence[Piece]) -> list[float]:
+    """Return the ends of pieces, and some times in them: what owned pods then may be gone by now."""
+    start, end = pieces[0].start, pieces[-1].end
+    step = max((end - start) / _MOST_MOMENTS, DAY)
+    moments = [end - number * step for number in range(_MOST_MOMENTS)]
+    return [moment for moment in moments if moment > start]
 
 
 def read_groups(by: str, answers: Answers) -> tuple[Group, ...]:
