@@ -211,10 +211,13 @@ def test_a_bill_by_use_has_all_use_and_names_what_it_knows_in_part() -> None:
 
 
 def test_a_bill_names_holders_with_an_unknown_share() -> None:
-    rows, lacks = billed({"a": {"held": 3600.0}, "b": {"unshared": 3600.0}}, "held")
+    part = {"held": 1800.0, "unshared": 1800.0}
+    rows, lacks = billed({"a": {"held": 3600.0}, "b": {"unshared": 3600.0}, "c": part}, "held")
 
-    assert [row["x_Pod"] for row in rows] == ["a"]
-    assert [lack.partition(": ")[2] for lack in lacks] == ["the share of 1 holder"]
+    assert [row["x_Pod"] for row in rows] == ["a", "c"]
+    assert [lack.partition(": ")[2] for lack in lacks] == [
+        "the share of 1 holder, a part of the share of 1 holder"
+    ]
 
 
 def test_a_device_without_a_price_is_not_billed_with_0() -> None:

@@ -17,7 +17,7 @@ from exporter.fleet.queries import Answers, ask_whole
 from exporter.fleet.usage import queries
 from exporter.fleet.usage.model import Kind, Quantities, Usage
 from exporter.fleet.usage.period import HOUR, Period
-from exporter.fleet.usage.prices import Prices
+from exporter.fleet.usage.prices import Prices, priced_hours
 from exporter.fleet.usage.queries import Piece
 from exporter.formats.json_csv import csv_text
 from exporter.wording import plural, printable
@@ -238,17 +238,13 @@ def _rows(
 
 def _lacks(holders: Mapping[str, _Holders], prices: Prices) -> Iterator[str]:
     """Yield what a bill has no row for, or a row for a part only."""
-    priced = holders[prices.by]
-    whole, partial = len(holders["unshared"].keys() - priced.keys()), 0
-    if prices.by == "used":
-        whole = len((holders["held"].keys() | holders["unshared"].keys()) - priced.keys())
-        partial = sum(bool(_quantities(holders, key).used_hours.missing) for key in priced)
-    amount = "use" if prices.by == "used" else "share"
-    without_price = sum(prices.of(_kind(sample)) is None for sample in priced.values())
+    priced, amount = holders[prices.by], "use" if prices.by == "used" else "share"
+    holding = holders["held"].keys() | holders["unshared"].keys()
+    known = [priced_hours(_quantities(holders, key), prices) for key in priced]
     for number, what in (
-        (whole, f"the {amount}"),
-        (partial, f"a part of the {amount}"),
-        (without_price, "the price"),
+        (len(holding - priced.keys()), f"the {amount}"),
+        (sum(bool(hours.missing) for hours in known), f"a part of the {amount}"),
+        (sum(prices.of(_kind(sample)) is None for sample in priced.values()), "the price"),
     ):
         if number:
             yield f"{what} of {plural(number, 'holder')}"

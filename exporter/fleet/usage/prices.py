@@ -87,10 +87,15 @@ def cost_of(groups: Iterable[Group], prices: Prices) -> Amount:
 def cost_of_kind(kind: Kind, quantities: Quantities, prices: Prices) -> Amount:
     """Return what devices of one kind cost."""
     price = prices.of(kind)
-    hours = quantities.held_hours if prices.by == "held" else quantities.used_hours
+    hours = priced_hours(quantities, prices)
     if price is None or hours.value is None:
         return UNKNOWN_AMOUNT
     return Amount(hours.value * price, 1, hours.missing)
+
+
+def priced_hours(quantities: Quantities, prices: Prices) -> Amount:
+    """Return the GPU-hours that are priced: held, or used."""
+    return quantities.held_hours if prices.by == "held" else quantities.used_hours
 
 
 def read_prices(path: Path) -> Prices:
