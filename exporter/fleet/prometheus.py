@@ -104,16 +104,13 @@ class PartialVector(list[Sample]):
 
 
 def read_vector(response: Response) -> list[Sample]:
-    """Return the finite samples of an instant query, as PartialVector if the server warns.
-
-    Raises PrometheusError.
-    """
+    """Return the finite samples, as PartialVector if the server warns; raises PrometheusError."""
     try:
-        document = _document(response)
-        samples = list(_samples(_result(document, response)))
-        warnings = [str(each) for each in document.get("warnings") or ()]
+        samples = list(_samples(_result(document := _document(response), response)))
         # Prometheus has remarks on the query among the warnings.
-        warnings = [each for each in warnings if not each.startswith("PromQL")]
+        warnings = [
+            str(each) for each in document.get("warnings") or () if not str(each).startswith("PromQL")
+        ]
         return PartialVector(samples, response.quoted(warnings[0])) if warnings else samples
     except _MALFORMED:
         raise _no_prometheus(response) from None
