@@ -35,11 +35,8 @@ AND_HELD, AND_USED = (rows.replace(f"{CLUSTER}, ", "") for rows in (HELD_SECONDS
 
 
 def hours_of_last_day(value: str) -> str:
-    """Return an amount of the last full day of each namespace, once with replicas.
-
-    Shards have the label of docs/recording-rules.md.
-    """
+    """Return an amount of the last full day of each namespace, once with replicas."""
     record = f'namespace:gpuslice_usage:increase1d{{{CLUSTER}, namespace=~"$namespace", value="{value}"}}'
     # It is recorded every 4 hours.
-    rows = f"max by (cluster, shard, namespace, model, profile) (last_over_time({record}[5h]))"
+    rows = f"max by (cluster, namespace, model, profile) (last_over_time({record}[5h]))"
     return f"sum by (namespace) ({rows}) / {HOUR}"
