@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from alerts.usage_records import usage_groups
 from exporter.fleet.prometheus import PrometheusError, Response, Sample, read_vector
 from exporter.fleet.queries import ask_whole
+from exporter.fleet.usage.documents import usage_json
 from exporter.fleet.usage.focus import focus_days
 from exporter.fleet.usage.model import Group, Kind, Quantities, Usage, balance_of
 from exporter.fleet.usage.period import DAY, HOUR, Period, last_recorded_hour
@@ -29,17 +30,21 @@ START = 1_760_000_400.0 // DAY * DAY
 L4 = Kind("L4", "")
 
 
-def table(*groups: Group, only: tuple[str, ...] = ()) -> str:
-    """Return the table of groups that held two GPU-hours of two."""
+def found(*groups: Group, only: tuple[str, ...] = ()) -> Usage:
+    """Return the usage of groups that held two GPU-hours of two."""
     period = Period(START, START + 2 * HOUR, "a test")
     balance = balance_of(
         start=period.start, end=period.end, gpus=1, allocation={"held": 7200.0}, use={"holders": 7200.0}
     )
-    usage = Usage(
+    return Usage(
         at=period.end, period=period, by="namespace", gpus=1, balance=balance, days=(balance,), groups=groups,
         only=only,
     )  # fmt: skip
-    return usage_text(usage)
+
+
+def table(*groups: Group, only: tuple[str, ...] = ()) -> str:
+    """Return the table of such groups."""
+    return usage_text(found(*groups, only=only))
 
 
 def cells(text: str, name: str) -> list[str]:
@@ -79,6 +84,14 @@ def test_a_device_with_an_unknown_share_makes_what_is_held_a_lower_bound() -> No
 
     assert cells(text, "ml")[:2] == ["≥ 1.00", "≥ 0.50"]
     assert cells(text, "lab")[:2] == [UNKNOWN, UNKNOWN]
+
+
+def test_json_has_the_hours_of_unknown_shares() -> None:
+    parts = {L4: Quantities(held=3600.0, unshared=7200.0)}
+
+    (group,) = usage_json(found(Group(name="ml", kinds=parts)))["groups"]
+    assert (group["held_gpu_hours"], group["unknown_share_hours"]) == (1.0, 2.0)
+    assert group["devices"][0]["unknown_share_hours"] == 2.0
 
 
 def test_used_of_held_compares_holders_with_a_known_share_only() -> None:

@@ -21,11 +21,11 @@ def usage_json(usage: Usage, prices: Prices | None = None) -> dict[str, Any]:
         groups = [
             {
                 "name": group.name or None,
-                **_quantities(group.total),
+                **_with_unknown(group.total),
                 **({"cost": cost_of((group,), prices).as_dict()} if prices else {}),
                 "devices": [
                     {"model": kind.model or None, "mig_profile": kind.profile or None}
-                    | _quantities(parts)
+                    | _with_unknown(parts)
                     | ({"cost": cost_of_kind(kind, parts, prices).as_dict()} if prices else {})
                     for kind, parts in group.kinds.items()
                 ],
@@ -64,6 +64,10 @@ def _quantities(total: Quantities) -> dict[str, Any]:
         "used_gpu_hours": _hours(total.used),
         "energy_kwh": total.kilowatt_hours,
     }
+
+
+def _with_unknown(total: Quantities) -> dict[str, Any]:
+    return _quantities(total) | {"unknown_share_hours": _hours(total.unshared)}
 
 
 def _hours(seconds: float | None) -> float | None:
