@@ -64,11 +64,14 @@ def _hours() -> Iterator[Record]:
         value: _increase(f"gpuslice_container_{name}_total", HOLDER) for value, name in _INTEGRALS.items()
     }
     holders["held"] += f"\nor {_by_memory()} unless {holders['held']}"
+    holders["unshared"] = f"{_increase('gpuslice_container_held_seconds_total', HOLDER)} > 0\n"
+    holders["unshared"] += f"unless ({holders['held']})"
     yield Record(
         name=HOUR_OF_HOLDERS,
         expr=_last_hour(f"({_valued(holders)})\n* on ({HOLDER}) group_left (model, profile) ({_kinds()})"),
         why="The last full hour of UTC of a holder, also of one that has ended, by `value`: GPU-seconds "
-        "`held`, `measured` (held while use was known) and `used`, and `joules`.",
+        "`held`, `measured` (held while use was known) and `used`, and `joules`; `unshared` are the seconds "
+        "for which it held a device with an unknown share.",
     )
     yield Record(
         name=LABELS,
@@ -79,15 +82,17 @@ def _hours() -> Iterator[Record]:
 
 def _grouped() -> Iterator[Record]:
     """Yield the sums over holders of an hour."""
-    pods = f"sum by ({_POD}, {_KIND}) ({_holders()})"
+    pods = f"sum by ({_POD}, {_KIND}) ({_every_value()})"
     owners = f'last_over_time({OWNER}{{owner_name!=""}}[2h] offset -1h)'
+    # Owners are recorded once an hour, perhaps too late for a pod of the last minutes.
+    owners += ' or last_over_time(kube_pod_owner{owner_name!=""}[20m])'
     owner = f"topk by ({_POD}) (1, group by ({_POD}, owner_kind, owner_name) ({owners}))"
     owned = f"{pods} * on ({_POD}) group_left (owner_kind, owner_name) {owner}"
     yield Record(
         name="owner:gpuslice_usage:increase1h",
         expr=_last_hour(f"sum by ({_OWNER}, {_KIND}) ({owned}\nor on ({_POD}, {_KIND}) {pods})"),
         why="The same of all pods of an owner, by `model` and MIG `profile`; without a known owner of those "
-        "of a namespace.",
+        "of a namespace. `uncompared` was used by holders that have no `measured`.",
     )
     yield Record(
         name="labels:gpuslice_usage:increase1h",
@@ -97,14 +102,23 @@ def _grouped() -> Iterator[Record]:
     )
     yield Record(
         name="node:gpuslice_usage:increase1h",
-        expr=_last_hour(f"sum by (cluster, node, {_KIND}) ({_holders()})"),
+        expr=_last_hour(f"sum by (cluster, node, {_KIND}) ({_every_value()})"),
         why="The same of all holders on a node.",
     )
 
 
 def _holders(value: str = "") -> str:
-    chosen = f'{{value="{value}"}}' if value else ""
+    """Return the hour of holders; ``value`` is one value or several, separated by "|"."""
+    chosen = f'{{value=~"{value}"}}' if value else ""
     return f"max by ({HOLDER}, {_KIND}) ({_hour_of(HOUR_OF_HOLDERS + chosen)})"
+
+
+def _uncompared() -> str:
+    return f"({_holders('used')} unless on ({HOLDER}) ({_holders('measured')} > 0))"
+
+
+def _every_value() -> str:
+    return f'{_holders()} or label_replace({_uncompared()}, "value", "uncompared", "", "")'
 
 
 def _hour_of(record: str) -> str:
@@ -114,17 +128,19 @@ def _hour_of(record: str) -> str:
 
 def _by_labels() -> str:
     """Return sums with all labels of pods, whatever their names: the left side of a join keeps its labels."""
-    held = _holders("held")
-    kind = (
-        f"group by ({_POD}, model, profile) (topk by ({_POD}) (1, sum by ({_POD}, model, profile) ({held})))"
-    )
+    kinds = f"{_POD}, model, profile"
+    # What a pod holds or uses with an unknown share is of its kind, too.
+    others = f"sum by ({kinds}) ({_holders('unshared|used')})"
+    sums = f"sum by ({kinds}) ({_holders('held')}) or on ({_POD}) {others}"
+    kind = f"group by ({kinds}) (topk by ({_POD}) (1, {sums}))"
     labels = f"topk by ({_POD}) (1, last_over_time({LABELS}[2h] offset -1h))"
     pods = f"{labels} * on ({_POD}) group_left (model, profile) {kind}"
-    values = {
-        value: f"{pods} * on ({_POD}) group_left () sum by ({_POD}) ({_holders(value)})"
-        for value in _INTEGRALS
+    values = {value: _holders(value) for value in (*_INTEGRALS, "unshared")} | {"uncompared": _uncompared()}
+    rows = {
+        value: f"{pods} * on ({_POD}) group_left () sum by ({_POD}) ({holders})"
+        for value, holders in values.items()
     }
-    return f"sum without (pod, pod_uid, node) ({_valued(values)})"
+    return f"sum without (pod, pod_uid, node) ({_valued(rows)})"
 
 
 def _days() -> Iterator[Record]:

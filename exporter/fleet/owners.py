@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from exporter.fleet.queries import Answers, earlier
 
@@ -16,16 +16,21 @@ _ABOVE = {
 }
 
 
-def owner_questions() -> dict[str, str]:
-    """Return the queries for what owns replica sets and jobs, also those at one of some times ago."""
+def owner_questions(moments: Sequence[float] = ()) -> dict[str, str]:
+    """Return the queries for what owns replica sets and jobs.
+
+    Also of those that were there at one of some times ago, or at one of these Unix times.
+    """
     return {
-        name: _owners(series, label, kind_above) for name, (series, _, label, kind_above) in _ABOVE.items()
+        name: _owners(series, label, kind_above, moments)
+        for name, (series, _, label, kind_above) in _ABOVE.items()
     }
 
 
-def _owners(series: str, label: str, kind: str) -> str:
+def _owners(series: str, label: str, kind: str, moments: Sequence[float]) -> str:
     selected = f"{series}{{owner_kind={json.dumps(kind)}}}"
-    return f"group by (cluster, namespace, {label}, owner_name) ({selected} or {earlier(selected)})"
+    then = "".join(f" or {selected} @ {moment:.0f}" for moment in moments)
+    return f"group by (cluster, namespace, {label}, owner_name) ({selected} or {earlier(selected)}{then})"
 
 
 def owners_above(answers: Answers) -> dict[tuple[str, ...], tuple[str, str]]:

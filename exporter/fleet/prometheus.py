@@ -95,10 +95,23 @@ class Sample(NamedTuple):
         return tuple(map(self.text, labels))
 
 
+class PartialVector(list[Sample]):
+    """Samples of a server that warns that others may be missing, as Thanos does without one of its stores."""
+
+    def __init__(self, samples: Iterable[Sample], warning: str) -> None:
+        super().__init__(samples)
+        self.warning = warning
+
+
 def read_vector(response: Response) -> list[Sample]:
-    """Return the finite samples of an instant query; raises PrometheusError."""
+    """Return the finite samples, as PartialVector if the server warns; raises PrometheusError."""
     try:
-        return list(_samples(_result(response)))
+        samples = list(_samples(_result(document := _document(response), response)))
+        # Prometheus has remarks on the query among the warnings.
+        warnings = [
+            str(each) for each in document.get("warnings") or () if not str(each).startswith("PromQL")
+        ]
+        return PartialVector(samples, response.quoted(warnings[0])) if warnings else samples
     except _MALFORMED:
         raise _no_prometheus(response) from None
 
@@ -144,8 +157,8 @@ def _document(response: Response) -> Mapping[str, Any]:
     return document
 
 
-def _result(response: Response) -> list[Any]:
-    data = _document(response)["data"]
+def _result(document: Mapping[str, Any], response: Response) -> list[Any]:
+    data = document["data"]
     if data["resultType"] != "vector":
         kind = response.quoted(str(data["resultType"]))
         raise PrometheusError(f"Prometheus answers with a {kind}, not a vector")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from exporter.fleet.model import Target
-from exporter.fleet.prometheus import Prometheus, PrometheusError, Sample
+from exporter.fleet.prometheus import PartialVector, Prometheus, PrometheusError, Sample
 from exporter.model import ContainerRef
 
 # A regular expression of more values is slower than all series.
@@ -127,4 +127,18 @@ async def ask(prometheus: Prometheus, expressions: Mapping[str, str], at: float)
     async with asyncio.TaskGroup() as group:
         for name, expression in expressions.items():
             group.create_task(ask_one(name, expression))
+    return Answers(samples, problems)
+
+
+async def ask_whole(prometheus: Prometheus, expressions: Mapping[str, str], at: float) -> Answers:
+    """Return the same; an answer in which the server warns that samples may be missing counts as failed."""
+    answers = await ask(prometheus, expressions, at)
+    samples: dict[str, Sequence[Sample]] = {}
+    problems = dict(answers.problems)
+    for name in answers.names:
+        found = answers.samples(name)
+        if isinstance(found, PartialVector):
+            problems[name] = f"the answer of Prometheus is not complete: {found.warning}"
+        else:
+            samples[name] = found
     return Answers(samples, problems)

@@ -78,6 +78,8 @@ class Pod:
     owner: tuple[str, str] | None = None
     mig: str = ""
     by_memory: bool = False
+    unshared: bool = False
+    """Whether its share is unknown."""
     seen: bool = True
     """False if it is too short for two scrapes."""
 
@@ -226,7 +228,7 @@ def _of_pod(world: World, pod: Pod) -> Iterator[Stored]:
             points = [(at, rate * (at - begin)) for at in moments]
             yield _stored(f"gpuslice_container_{name}_total", labels, points)
         share = {"memory_entitled_bytes": pod.share * MEMORY} if pod.by_memory else {}
-        share |= {} if pod.by_memory else {"compute_entitled_ratio": pod.share}
+        share |= {} if pod.by_memory or pod.unshared else {"compute_entitled_ratio": pod.share}
         for name, value in share.items():
             yield _stored(f"gpuslice_container_{name}", labels, [(at, value) for at in moments])
         ones = [(at, 1.0) for at in moments]
@@ -243,7 +245,7 @@ def _of_pod(world: World, pod: Pod) -> Iterator[Stored]:
 
 def _rates(pod: Pod) -> dict[str, float]:
     rates = {"held_seconds": 1.0, "energy_joules": WATTS * pod.share}
-    if not pod.by_memory:
+    if not (pod.by_memory or pod.unshared):
         rates["entitled_gpu_seconds"] = pod.share
         rates["compute_measured_gpu_seconds"] = 0.0 if pod.used is None else pod.share
     return rates if pod.used is None else rates | {"used_gpu_seconds": pod.used}

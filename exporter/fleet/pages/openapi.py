@@ -212,7 +212,11 @@ _HOURS = {
     "held_gpu_hours": number("GPU-hours held.", null=True),
     "measured_gpu_hours": number("GPU-hours held while use was known.", null=True),
     "used_gpu_hours": number("GPU-hours used.", null=True),
-    "energy_kwh": number("Energy in kWh.", null=True),
+    "energy_kwh": number("Energy in kWh, as far as it was attributed to pods.", null=True),
+    "unknown_share_hours": number(
+        "Hours for which devices were held with an unknown share, which no GPU-hours have; null if none.",
+        null=True,
+    ),
 }
 _CLASSES = {"type": "object", "additionalProperties": number("GPU-hours of this class.")}
 _OF_USAGE: Mapping[str, dict[str, Schema]] = {

@@ -1,5 +1,6 @@
 """The page and the API of usage: read from Prometheus when asked, and kept until there is another hour."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from exporter.fleet.usage.text import usage_text
 from exporter.web.kit.html import page
 from exporter.web.kit.http.responses import CONTENT_TYPES, reply
 from exporter.web.kit.parameters import given_once, prefers_html, requested_format, short_text
-from exporter.web.kit.render_queue import RenderQueue, TaskCache
+from exporter.web.kit.render_queue import AT_ONCE, RenderQueue, TaskCache
 
 TYPES = {"json": CONTENT_TYPES["json"], "csv": CONTENT_TYPES["csv"], "focus": CONTENT_TYPES["csv"]}
 """The formats of usage, and their content types."""
@@ -72,6 +73,7 @@ class UsagePages:
         self._clock = clock
         self._cache = TaskCache(_MOST_KEPT)
         self._turns = RenderQueue()
+        self._bills = asyncio.Semaphore(AT_ONCE)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Return the routes of the page and of the API."""
@@ -97,6 +99,8 @@ class UsagePages:
         if form == "json":
             body = json.dumps(usage_json(usage, self._prices)).encode()
             return await reply(request, body, TYPES[form], vary=_VARY)
+        if usage.groups is None:
+            raise _unavailable("; ".join(usage.problems))
         headers = _saved_as(f"usage-{choice.month or '30-days'}.csv")
         body = usage_csv(usage, self._prices).encode()
         return await reply(request, body, TYPES[form], vary=_VARY, headers=headers)
@@ -117,7 +121,21 @@ class UsagePages:
         if key not in self._cache.tasks:
             self._turns.refuse_where_full()
         with _answered():
-            return await self._cache.start(key, lambda: self._usage(choice), self._turns).wait()
+            task = self._cache.start(key, lambda: self._usage(choice), self._turns)
+            usage = await task.wait()
+        if usage.problems:
+            # What failed may be known a moment later, not after an hour only.
+            self._cache.drop(key, task)
+        return usage
+
+    async def _in_turn(self, days: AsyncIterator[tuple[str, str]]) -> AsyncIterator[tuple[str, str]]:
+        """Yield the days of a bill; each is read when it is its turn, however many bills are asked for."""
+        while True:
+            async with self._bills:
+                day = await anext(days, None)
+            if day is None:
+                return
+            yield day
 
     async def _usage(self, choice: Choice) -> Usage:
         at = self._clock()
@@ -132,14 +150,15 @@ class UsagePages:
     async def _bill(self, request: web.Request, choice: Choice) -> web.StreamResponse:
         with _answered():
             prices = require_account(self._prices)
-            require_prices(await self._read(choice._replace(by="model")), prices)
+            require_prices(await self._read(choice._replace(by="namespace")), prices)
             at = self._clock()
-            days = focus_days(self._server(), at, choice.period(at), prices, self._only)
+            days = self._in_turn(focus_days(self._server(), at, choice.period(at), prices, self._only))
             header, _ = await anext(days)
         headers = _saved_as(f"focus-{choice.month or '30-days'}.csv")
         response = web.StreamResponse(headers={"Content-Type": TYPES["focus"], **headers})
         await response.prepare(request)
-        await _written(response, header, days)
+        if request.method != "HEAD":
+            await _written(response, header, days)
         return response
 
 
@@ -168,7 +187,11 @@ def _answered() -> Iterator[None]:
     except (SettingsError, MissingSeriesError) as error:
         raise web.HTTPNotFound(text=f"{error}\n") from None
     except PrometheusError as error:
-        raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Cache-Control": "no-store"}) from None
+        raise _unavailable(str(error)) from None
+
+
+def _unavailable(why: str) -> web.HTTPServiceUnavailable:
+    return web.HTTPServiceUnavailable(text=f"{why}\n", headers={"Cache-Control": "no-store"})
 
 
 def _saved_as(name: str) -> Mapping[str, str]:

@@ -59,7 +59,7 @@ async def _print_bill(
     async def bill(prometheus: Prometheus) -> bool:
         at = await read_clock(prometheus)
         period = _period(month, since, at)
-        require_prices(await read_usage(prometheus, at, period, "model"), prices)
+        require_prices(await read_usage(prometheus, at, period, "namespace"), prices)
         whole = True
         async for text, lacks in focus_days(prometheus, at, period, prices):
             print_text(text)

@@ -21,11 +21,11 @@ def usage_json(usage: Usage, prices: Prices | None = None) -> dict[str, Any]:
         groups = [
             {
                 "name": group.name or None,
-                **_quantities(group.total),
+                **_with_unknown(group.total),
                 **({"cost": cost_of((group,), prices).as_dict()} if prices else {}),
                 "devices": [
                     {"model": kind.model or None, "mig_profile": kind.profile or None}
-                    | _quantities(parts)
+                    | _with_unknown(parts)
                     | ({"cost": cost_of_kind(kind, parts, prices).as_dict()} if prices else {})
                     for kind, parts in group.kinds.items()
                 ],
@@ -66,12 +66,19 @@ def _quantities(total: Quantities) -> dict[str, Any]:
     }
 
 
+def _with_unknown(total: Quantities) -> dict[str, Any]:
+    return _quantities(total) | {"unknown_share_hours": _hours(total.unshared)}
+
+
 def _hours(seconds: float | None) -> float | None:
     return None if seconds is None else seconds / HOUR
 
 
 def usage_csv(usage: Usage, prices: Prices | None = None) -> str:
-    """Return a line for each group and kind of device; what is held by no known pod has a line of its own."""
+    """Return a line for each group and kind of device.
+
+    There is no line if the groups are unknown, which ``problems`` names and CSV has no place for.
+    """
     rows = [
         _row(usage, group.name or None, kind, parts, prices)
         for group in usage.shown

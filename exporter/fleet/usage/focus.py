@@ -6,18 +6,18 @@ PublisherName) are there too: 1.2 requires them.
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from exporter.config.parse import SettingsError
 from exporter.fleet.prometheus import Prometheus, PrometheusError, Sample
-from exporter.fleet.queries import Answers, ask
+from exporter.fleet.queries import Answers, ask_whole
 from exporter.fleet.usage import queries
-from exporter.fleet.usage.model import Kind, Usage
+from exporter.fleet.usage.model import Kind, Quantities, Usage
 from exporter.fleet.usage.period import HOUR, Period
-from exporter.fleet.usage.prices import Prices
+from exporter.fleet.usage.prices import Prices, priced_hours
 from exporter.fleet.usage.queries import Piece
 from exporter.formats.json_csv import csv_text
 from exporter.wording import plural, printable
@@ -27,6 +27,13 @@ _SERVICE = "GPU"
 _STEP = Decimal("0.000001")
 _POD = ("cluster", "namespace", "pod")
 _LABEL = "label_"
+# What a bill reads of each holder, by what is priced.
+_VALUES: Mapping[str, Sequence[str]] = {
+    "held": ("held", "unshared"),
+    "used": ("used", "held", "measured", "unshared"),
+}
+_Holders: TypeAlias = Mapping[tuple[str, ...], Sample]
+_LabelsOfPods: TypeAlias = Mapping[tuple[str, ...], Mapping[str, str]]
 
 
 class HeldDay(NamedTuple):
@@ -49,14 +56,11 @@ class _Row(NamedTuple):
 
     held: HeldDay
     prices: Prices
+    price: Decimal
 
     @property
     def account(self) -> str:
         return self.prices.account or ""
-
-    @property
-    def price(self) -> Decimal:
-        return Decimal(str(self.prices.of(self.held.kind) or 0.0))
 
     @property
     def cost(self) -> Decimal:
@@ -161,7 +165,7 @@ def require_prices(usage: Usage, prices: Prices) -> None:
     """Raise SettingsError if a device of the period has no price, and PrometheusError if that is unknown."""
     if usage.groups is None:
         raise PrometheusError("; ".join(usage.problems))
-    kinds = sorted({kind for group in usage.groups for kind in group.kinds if prices.of(kind) is None})
+    kinds = sorted({kind for group in usage.shown for kind in group.kinds if prices.of(kind) is None})
     if kinds:
         names = ", ".join(printable(str(kind)) for kind in kinds)
         raise SettingsError(
@@ -181,13 +185,16 @@ async def focus_days(
     yield csv_text(COLUMNS, ()), ""
     for start, end in period.days():
         piece = Piece("hours", end, round((end - start) / HOUR))
-        answers = await ask(prometheus, queries.of_holders(piece), at)
+        answers = await ask_whole(prometheus, queries.of_holders(piece, _VALUES[prices.by]), at)
         for name, why in answers.problems.items():
             raise PrometheusError(f"{name} of {_date(start)}: {why}; the file ends before that day")
-        rows, unknown = _rows(answers, start, end, prices)
-        rows = [row for row in rows if not only or row.label("namespace") in only]
-        lacks = f"{_date(start)}: the use of {plural(unknown, 'holder')}" if unknown else ""
-        yield _text(rows), lacks
+        holders = {name: _by_holder(answers, name, only) for name in _VALUES[prices.by]}
+        # Of labels that changed in the day the same ones count each time.
+        seen = sorted(answers.samples("labels"), key=lambda sample: sorted(sample.labels.items()))
+        labels = {sample.texts(*_POD): _labels(sample) for sample in seen}
+        rows = _rows(holders[prices.by], labels, start, end, prices)
+        lacks = ", ".join(_lacks(holders, prices))
+        yield _text(rows), f"{_date(start)}: {lacks}" if lacks else ""
 
 
 def _text(rows: list[_Row]) -> str:
@@ -195,27 +202,60 @@ def _text(rows: list[_Row]) -> str:
     return csv_text((), lines).partition("\r\n")[2]
 
 
-def _rows(answers: Answers, start: float, end: float, prices: Prices) -> tuple[list[_Row], int]:
-    """Return the rows of a day, and the number of holders whose amount is unknown."""
-    labels = {sample.texts(*_POD): _labels(sample) for sample in answers.samples("labels")}
-    held = {_key(sample): sample for sample in answers.samples("held")}
-    priced = held if prices.by == "held" else {_key(sample): sample for sample in answers.samples("used")}
-    rows = [
+def _by_holder(answers: Answers, value: str, only: Sequence[str]) -> _Holders:
+    return {
+        _key(sample): sample
+        for sample in answers.samples(value)
+        if (sample.value > 0 or value == "used") and (not only or sample.text("namespace") in only)
+    }
+
+
+def _rows(
+    priced: _Holders,
+    labels: _LabelsOfPods,
+    start: float,
+    end: float,
+    prices: Prices,
+) -> list[_Row]:
+    """Return the rows of a day for what is priced of each holder."""
+    return [
         _Row(
             HeldDay(
                 start=start,
                 end=end,
                 holder=sample.labels,
-                kind=Kind(*sample.texts("model", "profile")),
-                hours=(Decimal(priced[key].value) / Decimal(HOUR)).quantize(_STEP),
+                kind=_kind(sample),
+                hours=(Decimal(sample.value) / Decimal(HOUR)).quantize(_STEP),
                 labels=labels.get(sample.texts(*_POD), {}),
             ),
             prices,
+            Decimal(str(price)),
         )
-        for key, sample in sorted(held.items())
-        if key in priced and sample.value > 0
+        for _, sample in sorted(priced.items())
+        if (price := prices.of(_kind(sample))) is not None
     ]
-    return rows, len(held.keys() - priced.keys())
+
+
+def _lacks(holders: Mapping[str, _Holders], prices: Prices) -> Iterator[str]:
+    """Yield what a bill has no row for, or a row for a part only."""
+    priced, amount = holders[prices.by], "use" if prices.by == "used" else "share"
+    holding = holders["held"].keys() | holders["unshared"].keys()
+    known = [priced_hours(_quantities(holders, key), prices) for key in priced]
+    for number, what in (
+        (len(holding - priced.keys()), f"the {amount}"),
+        (sum(bool(hours.missing) for hours in known), f"a part of the {amount}"),
+        (sum(prices.of(_kind(sample)) is None for sample in priced.values()), "the price"),
+    ):
+        if number:
+            yield f"{what} of {plural(number, 'holder')}"
+
+
+def _quantities(holders: Mapping[str, _Holders], key: tuple[str, ...]) -> Quantities:
+    return Quantities(**{name: found[key].value for name, found in holders.items() if key in found})
+
+
+def _kind(sample: Sample) -> Kind:
+    return Kind(*sample.texts("model", "profile"))
 
 
 def _key(sample: Sample) -> tuple[str, ...]:

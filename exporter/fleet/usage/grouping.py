@@ -10,7 +10,9 @@ from exporter.fleet.prometheus import Sample
 from exporter.fleet.queries import Answers
 from exporter.fleet.usage import queries
 from exporter.fleet.usage.model import VALUES, Group, Kind, Quantities
+from exporter.fleet.usage.period import DAY
 from exporter.fleet.usage.queries import Piece
+from exporter.fleet.usage.servers import ONE_SERVER, Servers
 from exporter.metrics.holders import label_names
 
 GROUPS = ("namespace", "owner", "model", "node")
@@ -18,6 +20,8 @@ _LABEL = re.compile(r"label:([A-Za-z0-9./_-]+)")
 _WHOLE = "usage of all pods"
 # Sums of floating-point numbers differ in the last digits.
 _ALMOST = 1e-9
+# Replica sets are kept for some time after their last pod.
+_MOST_MOMENTS = 31
 _Kinds: TypeAlias = dict[Kind, dict[str, float]]
 
 
@@ -38,19 +42,31 @@ def _labels_of(by: str) -> tuple[str, ...]:
     return {"owner": queries.OWNER, "model": ("model",)}.get(by, ("cluster", by))
 
 
-def group_questions(by: str, pieces: Sequence[Piece]) -> dict[str, str]:
+def group_questions(by: str, pieces: Sequence[Piece], servers: Servers = ONE_SERVER) -> dict[str, str]:
     """Return the queries for groups, by parts of the period."""
-    label, parts = _label_of(by), tuple(enumerate(pieces, 1))
+    label, parts, whole = _label_of(by), tuple(enumerate(pieces, 1)), ("model",)
     if not label:
         labels = _labels_of(by)
         questions = {
-            f"usage by {by}, part {number}": queries.by_labels(piece, labels) for number, piece in parts
+            f"usage by {by}, part {number}": queries.by_labels(piece, labels, servers)
+            for number, piece in parts
         }
-        return questions | (owner_questions() if by == "owner" else {})
+        return questions | (owner_questions(_moments(pieces)) if by == "owner" else {})
     return {
-        **{f"usage by {by}, part {number}": queries.by_pod_label(piece, label) for number, piece in parts},
-        **{f"{_WHOLE}, part {number}": queries.by_labels(piece, ("model",)) for number, piece in parts},
+        **{
+            f"usage by {by}, part {number}": queries.by_pod_label(piece, label, servers)
+            for number, piece in parts
+        },
+        **{f"{_WHOLE}, part {number}": queries.by_labels(piece, whole, servers) for number, piece in parts},
     }
+
+
+def _moments(pieces: Sequence[Piece]) -> list[float]:
+    """Return the ends of pieces, and some times in them: what owned pods then may be gone by now."""
+    start, end = pieces[0].start, pieces[-1].end
+    step = max((end - start) / _MOST_MOMENTS, DAY)
+    moments = [end - number * step for number in range(_MOST_MOMENTS)]
+    return [moment for moment in moments if moment > start]
 
 
 def read_groups(by: str, answers: Answers) -> tuple[Group, ...]:
@@ -67,7 +83,11 @@ def read_groups(by: str, answers: Answers) -> tuple[Group, ...]:
         rest = _rest(whole.get((), {}), groups.values())
         if rest:
             groups[""] = rest
-    made = [Group(name=name, kinds=dict(_quantities(kinds))) for name, kinds in groups.items()]
+    namespaces = {names[row]: row[-1] for row in rows} if by == "namespace" else {}
+    made = [
+        Group(name=name, kinds=dict(_quantities(kinds)), namespace=namespaces.get(name, ""))
+        for name, kinds in groups.items()
+    ]
     return tuple(sorted(made, key=lambda group: (not group.name, -(group.total.held or 0.0), group.name)))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount
+from exporter.fleet.amounts import UNKNOWN_AMOUNT, Amount, total_amount
 from exporter.fleet.usage.period import HOUR, Period
 from exporter.model.balances import ALLOCATION_CLASSES, USE_CLASSES
 
@@ -34,11 +34,15 @@ class Quantities:
     """Held while use was known."""
     used: float | None = None
     joules: float | None = None
+    uncompared: float | None = None
+    """Used by holders whose ``measured`` is unknown."""
+    unshared: float | None = None
+    """Seconds for which devices were held by containers whose share is unknown."""
 
     @property
     def held_hours(self) -> Amount:
-        """GPU-hours held."""
-        return UNKNOWN_AMOUNT if self.held is None else Amount(self.held / HOUR, 1)
+        """GPU-hours held; a lower bound if the share of a holder is unknown."""
+        return UNKNOWN_AMOUNT if self.held is None else Amount(self.held / HOUR, 1, int(bool(self.unshared)))
 
     @property
     def used_hours(self) -> Amount:
@@ -46,17 +50,24 @@ class Quantities:
         if self.used is None:
             return UNKNOWN_AMOUNT
         all_measured = self.held is None or (self.measured or 0.0) >= self.held * _ALIKE
-        return Amount(self.used / HOUR, 1, int(not all_measured))
+        return Amount(self.used / HOUR, 1, int(bool(self.unshared) or not all_measured))
 
     @property
     def used_of_held(self) -> float | None:
         """The part of what was held while use was known that was used."""
-        return None if self.used is None or not self.measured else self.used / self.measured
+        if self.used is None or not self.measured:
+            return None
+        return max(self.used - (self.uncompared or 0.0), 0.0) / self.measured
 
     @property
     def kilowatt_hours(self) -> float | None:
-        """Energy."""
+        """Energy, as far as it is known."""
         return None if self.joules is None else self.joules / _JOULES
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was held, known or not."""
+        return bool(self.held or self.unshared)
 
 
 def total_quantities(parts: Iterable[Quantities]) -> Quantities:
@@ -65,12 +76,33 @@ def total_quantities(parts: Iterable[Quantities]) -> Quantities:
     return Quantities(*(_sum(getattr(part, name) for part in listed) for name in VALUES))
 
 
-VALUES = ("held", "measured", "used", "joules")
+VALUES = ("held", "measured", "used", "joules", "uncompared", "unshared")
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+class Amounts(NamedTuple):
+    """Sums over devices that are lower bounds if one of the devices is unknown."""
+
+    held_hours: Amount
+    used_hours: Amount
+    kilowatt_hours: Amount
+
+
+def total_amounts(parts: Iterable[Quantities]) -> Amounts:
+    """Return sums of kinds of devices. What was not held does not lack use and energy."""
+    listed = list(parts)
+    held = [part.held_hours for part in listed if part.holds or part.held is not None]
+    used = [part.used_hours for part in listed if part.holds or part.used is not None]
+    energy = [
+        UNKNOWN_AMOUNT if part.kilowatt_hours is None else Amount(part.kilowatt_hours, 1)
+        for part in listed
+        if part.holds or part.joules is not None
+    ]
+    return Amounts(*(total_amount(sums) if sums else UNKNOWN_AMOUNT for sums in (held, used, energy)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +112,8 @@ class Group:
     name: str
     """"" for what has none."""
     kinds: Mapping[Kind, Quantities]
+    namespace: str = ""
+    """"" if the group is not a namespace."""
 
     @cached_property
     def total(self) -> Quantities:
@@ -122,9 +156,12 @@ def balance_of(  # noqa: PLR0913 - by keyword: what it consists of
     whole = {name: value * scale for name, value in whole.items()}
     observed = sum(whole.values())
     used: dict[str, float] = {name: use.get(name, 0.0) for name in USE_CLASSES}
-    # Both counters have the same time; their extrapolations differ by rounding.
+    # Both counters have the same time, and differ by rounding, or by a record that is missing.
     rest = sum(used.values())
-    used = {name: value * observed / rest for name, value in used.items()} if rest else {}
+    scale = min(1.0, observed / rest) if rest else 1.0
+    used = {name: value * scale for name, value in used.items()} if rest else {}
+    if rest:
+        used["unmeasured"] += max(observed - sum(used.values()), 0.0)
     return Balance(
         start=start,
         end=end,
@@ -160,7 +197,11 @@ class Usage:
     @property
     def shown(self) -> tuple[Group, ...]:
         """The groups to show."""
-        return tuple(group for group in self.groups or () if not self.only or group.name in self.only)
+        return tuple(
+            group
+            for group in self.groups or ()
+            if not self.only or (group.namespace or group.name) in self.only
+        )
 
     @cached_property
     def total(self) -> Quantities:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from exporter.config.parse import SettingsError
 
 HOUR, DAY = 3600.0, 86400.0
-# An hour is recorded every 15 minutes of the next one, at the latest after these.
-_RECORDED_AFTER = 1200.0
+# An hour is recorded by two groups of rules, the second from the records of the first, each every 15 minutes.
+_RECORDED_AFTER = 1800.0
 _LONGEST = 400
 _MONTH = re.compile(r"([0-9]{4})-([0-9]{2})")
 _SINCE = re.compile(r"([0-9]{1,5})([hd])")

@@ -1,8 +1,10 @@
 """Prices of GPU-hours by model and MIG profile, from a YAML file of the user; see docs/usage.md."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -42,21 +44,37 @@ class Prices:
 
     def of(self, kind: Kind) -> float | None:
         """Return the price of a GPU-hour, None if there is none; the first row that fits counts."""
-        fits = [row for row in self.prices if fnmatchcase(kind.model, row.model)]
-        own = [row for row in fits if row.profile and fnmatchcase(kind.profile, row.profile)]
+        fits = [row for row in self.prices if _pattern(row.model).fullmatch(kind.model)]
+        own = [
+            row
+            for row in fits
+            if kind.profile and row.profile is not None and _pattern(row.profile).fullmatch(kind.profile)
+        ]
         return next((row.price for row in (*own, *(row for row in fits if row.profile is None))), None)
 
     @property
     def words(self) -> str:
         """What the prices are."""
         listed = [
-            f"{row.price:.2f} ({' '.join(filter(None, (row.model, row.profile)))})"
+            f"{_written(row.price)} ({' '.join(filter(None, (row.model, row.profile)))})"
             for row in self.prices[:_MOST_SHOWN]
         ]
         more = len(self.prices) - _MOST_SHOWN
         return (
             f"{self.currency} per GPU-hour {self.by}: {', '.join(listed)}{f' and {more} more' * (more > 0)}"
         )
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern of a name; brackets and question marks are themselves, as in names of AMD GPUs."""
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
+
+
+def _written(price: float) -> str:
+    """Return a price with all its decimals, at least two."""
+    exact = Decimal(str(price))
+    return f"{exact:.2f}" if exact == exact.quantize(Decimal("0.01")) else f"{exact:f}"
 
 
 def cost_of(groups: Iterable[Group], prices: Prices) -> Amount:
@@ -69,10 +87,15 @@ def cost_of(groups: Iterable[Group], prices: Prices) -> Amount:
 def cost_of_kind(kind: Kind, quantities: Quantities, prices: Prices) -> Amount:
     """Return what devices of one kind cost."""
     price = prices.of(kind)
-    hours = quantities.held_hours if prices.by == "held" else quantities.used_hours
+    hours = priced_hours(quantities, prices)
     if price is None or hours.value is None:
         return UNKNOWN_AMOUNT
     return Amount(hours.value * price, 1, hours.missing)
+
+
+def priced_hours(quantities: Quantities, prices: Prices) -> Amount:
+    """Return the GPU-hours that are priced: held, or used."""
+    return quantities.held_hours if prices.by == "held" else quantities.used_hours
 
 
 def read_prices(path: Path) -> Prices:

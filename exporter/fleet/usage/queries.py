@@ -1,13 +1,17 @@
 """PromQL for usage: sums over the records of full hours and days.
 
 The value of an hour is in the record during the next hour, that of a day during the next day. Each query
-has its own time (``@``), and takes the largest of rows that differ in the label of a replica only.
+has its own time (``@``), and takes the largest of rows that differ in the label of a replica only. Rows of
+different shards add up.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from exporter.fleet.usage.period import DAY, HOUR
+from exporter.fleet.usage.servers import ONE_SERVER, Servers
 
 Span: TypeAlias = Literal["hours", "days"]
 
@@ -39,6 +43,7 @@ HOLDER_LABELS = (
 PRICED = "model, profile, value"
 _HOLDER = f"{', '.join(HOLDER_LABELS)}, value"
 OWNER = ("cluster", "namespace", "owner_kind", "owner_name")
+_PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Piece(NamedTuple):
@@ -65,22 +70,30 @@ def merged(pieces: Sequence[Piece]) -> list[Piece]:
     return whole
 
 
-def balances(piece: Piece) -> str:
+def balances(piece: Piece, servers: Servers = ONE_SERVER) -> str:
     """Return the query for the balances of all GPUs, and what is held beyond them."""
-    rows = _recorded(_BALANCES[piece.span], piece.span, _REPLICATED[piece.span])
+    rows = _recorded(_BALANCES[piece.span], piece.span, _REPLICATED[piece.span], servers)
     return _summed(f"sum by (value, class) ({rows})", piece)
 
 
 def known_gpus(pieces: Sequence[Piece]) -> str:
     """Return the query for the number of GPUs that were observed."""
-    seen = " or ".join(
+    return f"count(group by (cluster, uuid) ({_observed(pieces)}))"
+
+
+def servers_of(pieces: Sequence[Piece]) -> str:
+    """Return the query for the labels that servers add, by node."""
+    return f"count({_observed(pieces)}) without (gpu, uuid, model)"
+
+
+def _observed(pieces: Sequence[Piece]) -> str:
+    return " or ".join(
         f"last_over_time({_GPUS[piece.span]}[{_range(piece)}] @ {piece.end:.0f} offset -{_delay(piece.span)})"
         for piece in pieces
     )
-    return f"count(group by (cluster, uuid) ({seen}))"
 
 
-def by_labels(piece: Piece, labels: Sequence[str]) -> str:
+def by_labels(piece: Piece, labels: Sequence[str], servers: Servers = ONE_SERVER) -> str:
     """Return the query for what is held and used by cluster, namespace, owner, node or model."""
     level = "namespace"
     if "node" in labels:
@@ -88,32 +101,37 @@ def by_labels(piece: Piece, labels: Sequence[str]) -> str:
     elif labels == OWNER or piece.span == "hours":
         level = "owner"
     of = {"owner": ", ".join(OWNER)}.get(level, f"cluster, {level}")
-    rows = _recorded(f"{level}:gpuslice_usage:increase1{piece.span[0]}", piece.span, f"{of}, {PRICED}")
+    record = f"{level}:gpuslice_usage:increase1{piece.span[0]}"
+    rows = _recorded(record, piece.span, f"{of}, {PRICED}", servers)
     return _summed(f"sum by ({', '.join((*labels, PRICED))}) ({rows})", piece)
 
 
-def by_pod_label(piece: Piece, label: str) -> str:
+def by_pod_label(piece: Piece, label: str, servers: Servers = ONE_SERVER) -> str:
     """Return the query for what is held and used by the pods with a label, by its name in Prometheus."""
     record = f'labels:gpuslice_usage:increase1{piece.span[0]}{{{label}!=""}}'
-    rows = f"sum by ({label}, {PRICED}) (last_over_time({record}{_RECORDED[piece.span]}))"
-    # Rows have labels of any name, and replicas one that is not known: each has as many balances.
-    balance = f"last_over_time({_BALANCES[piece.span]}{_RECORDED[piece.span]})"
-    replicas = f"scalar(max(count by ({_REPLICATED[piece.span]}) ({balance})))"
-    return _summed(f"{rows} / {replicas}", piece)
+    # Rows have labels of any name.
+    rows = f"max without ({_listed(servers.replicas)}) (last_over_time({record}{_RECORDED[piece.span]}))"
+    return _summed(f"sum by ({label}, {PRICED}) ({rows})", piece)
 
 
-def of_holders(piece: Piece) -> dict[str, str]:
-    """Return the queries for what each holder held and used in some hours, and for the labels of pods."""
+def of_holders(piece: Piece, values: Sequence[str] = ("held",)) -> dict[str, str]:
+    """Return the queries for these values of each holder in some hours, and for the labels of pods."""
     questions = {
         value: _summed(_recorded(f'{_HOLDERS}{{value="{value}"}}', "hours", _HOLDER), piece)
-        for value in ("held", "used")
+        for value in values
     }
     seen = f"[{piece.steps + 1}h] @ {piece.end:.0f} offset -1h"
     return questions | {"labels": f"last_over_time(pod:gpuslice_labels:info1h{seen})"}
 
 
-def _recorded(record: str, span: Span, labels: str) -> str:
-    return f"max by ({labels}) (last_over_time({record}{_RECORDED[span]}))"
+def _recorded(record: str, span: Span, labels: str, servers: Servers = ONE_SERVER) -> str:
+    named = ", ".join(filter(None, (labels, _listed(servers.shards))))
+    return f"max by ({named}) (last_over_time({record}{_RECORDED[span]}))"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names of labels for a query; Prometheus 3 allows any text as a name, in quotes."""
+    return ", ".join(name if _PLAIN.fullmatch(name) else json.dumps(name) for name in names)
 
 
 def _summed(rows: str, piece: Piece) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 from exporter.fleet.amounts import Amount
-from exporter.fleet.usage.model import Group, Quantities, Usage
+from exporter.fleet.usage.model import Group, Usage, total_amounts, total_quantities
 from exporter.fleet.usage.period import HOUR
 from exporter.fleet.usage.prices import Prices, cost_of
 from exporter.wording import UNKNOWN, plural, printable
@@ -105,10 +105,10 @@ def group_rows(usage: Usage, prices: Prices | None) -> Sequence[tuple[str, ...]]
     digits = digits_of(usage.total.held or 0.0)
     name = _HEADINGS.get(usage.by, usage.by.removeprefix("label:"))
     rows = [(f"{name[0].upper()}{name[1:]}", *headings)]
-    rows += [(group_name(usage.by, group), *_cells(group.total, digits)) for group in groups]
+    rows += [(group_name(usage.by, group), *_cells((group,), digits)) for group in groups]
     listed: list[tuple[Group, ...]] = [(group,) for group in groups]
     if len(groups) > 1:
-        rows.append(("total", *_cells(usage.total, digits)))
+        rows.append(("total", *_cells(groups, digits)))
         listed.append(groups)
     if prices:
         costs = (cost_of(of, prices).text(lambda value: f"{value:,.2f}") for of in listed)
@@ -120,16 +120,17 @@ def _in_capitals(heading: str) -> str:
     return heading.upper().replace("GPU-HOURS", "GPU-H").replace("KWH", "kWh")
 
 
-def _cells(total: Quantities, digits: int) -> tuple[str, ...]:
+def _cells(groups: Sequence[Group], digits: int) -> tuple[str, ...]:
     def hours(amount: Amount) -> str:
         return amount.text(lambda value: f"{value:,.{digits}f}")
 
-    part, energy = total.used_of_held, total.kilowatt_hours
+    part = total_quantities(group.total for group in groups).used_of_held
+    amounts = total_amounts(parts for group in groups for parts in group.kinds.values())
     return (
-        hours(total.held_hours),
-        hours(total.used_hours),
+        hours(amounts.held_hours),
+        hours(amounts.used_hours),
         UNKNOWN if part is None else f"{100 * part:.0f} %",
-        UNKNOWN if energy is None else f"{energy:,.{0 if energy >= 100 else 1}f}",
+        amounts.kilowatt_hours.text(lambda energy: f"{energy:,.{0 if energy >= 100 else 1}f}"),
     )
 
 
