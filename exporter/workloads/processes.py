@@ -20,6 +20,8 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # Fields 3, 4, 9 and 22 of proc(5), counted from behind the command name.
 _STATE, _PARENT, _FLAGS, _START = 0, 1, 6, 19
 _EXITING = 0x4
+# The kernel counts ticks in 64 bits.
+_LATEST_START = 1 << 64
 # A container of a docker inside a pod is a few parents away from the pod.
 _MOST_PARENTS = 64
 # The kernel keeps 15 bytes of a command name; only its own threads have longer ones.
@@ -218,7 +220,8 @@ def read_stat(proc_root: str, pid: int) -> Stat | None:
         ending = fields[_STATE] in (b"Z", b"X") or bool(int(fields[_FLAGS]) & _EXITING)
         # The same text as in ``comm``, without another read.
         command = head.partition(b"(")[2][:_COMMAND_BYTES].decode("utf-8", "replace") or None
-        return Stat(int(fields[_START]), int(fields[_PARENT]), ending, command)
+        start = int(fields[_START])
+        return Stat(start, int(fields[_PARENT]), ending, command) if 0 <= start < _LATEST_START else None
     except (OSError, ValueError, IndexError):
         return None
 

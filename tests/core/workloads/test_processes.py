@@ -145,7 +145,15 @@ def test_a_new_process_without_a_readable_cgroup_is_unknown(tmp_path):
     assert {100: unknown()} == ProcessTable(tmp_path).read({100: 20.0})
 
 
-@pytest.mark.parametrize("stat", ["", "100 (x) S 1 2 3", "100 (x) " + "a " * 50, "garbage", "100 (x"])
+@pytest.mark.parametrize(
+    "stat",
+    [
+        *("", "100 (x) S 1 2 3", "100 (x) " + "a " * 50, "garbage", "100 (x"),
+        f"100 (x) S {'1 ' * 18}{'9' * 400} 0",
+        f"100 (x) S {'1 ' * 18}-1 0",
+    ],
+    ids=["empty", "short", "letters", "other", "open", "endless", "negative"],
+)
 def test_a_process_without_a_start_time_is_unknown(tmp_path, stat):
     """Its pid may be reused; if it is not, the process is in the pod of its cgroup."""
     write_process(tmp_path, 100, IN_POD)
