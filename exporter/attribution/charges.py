@@ -3,13 +3,11 @@
 Rule 14 of ``docs/join.md``. It needs no process list and no view of the host's processes.
 """
 
-import posixpath
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import NamedTuple
 
+from exporter.attribution.cgroup_places import Place, cgroups_of_containers, paths_above
 from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import owners
 from exporter.model import (
@@ -24,7 +22,7 @@ from exporter.model import (
     total,
     unambiguous,
 )
-from exporter.model.memory_limits import Backend, Cgroup, CgroupTree, Charge, pci_key
+from exporter.model.memory_limits import Backend, CgroupTree, Charge, pci_key
 from exporter.model.readings import CgroupMemory
 
 NVIDIA = "nvidia"
@@ -32,13 +30,6 @@ LIMITED_EXPORTER = (
     "not known: the exporter's own cgroup has a limit of this GPU's memory, so the driver reports that limit "
     "instead of the device"
 )
-
-
-class Place(NamedTuple):
-    """A container of a pod, by the names in the path of its cgroup."""
-
-    pod_uid: str
-    container_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +40,8 @@ class _Metered:
     used: int | None
     guaranteed: int = 0
     limit: int | None = None
-    above: str = ""  # cgroup above the container's that has the limit; "" if it is its own
+    # Cgroup above the container's that has the limit, "" if it may be any of these; None if it is its own.
+    above: str | None = None
 
     @property
     def limited(self) -> bool:
@@ -57,24 +49,26 @@ class _Metered:
 
 
 class CgroupIndex:
-    """The cgroups of the containers of a node."""
+    """The cgroups of the containers of a node, on which ``gpus`` are; two at one address are not metered."""
 
-    def __init__(self, workloads: Workloads) -> None:
+    def __init__(self, workloads: Workloads, gpus: Iterable[GpuReading] = ()) -> None:
         self._tree = workloads.cgroups or CgroupTree()
+        keys = Counter(pci_key(gpu.identity.pci_bus_id) for gpu in gpus)
+        self._capacity = {pci: size for pci, size in self._tree.capacity.items() if keys[pci] < 2}
         self._workloads = workloads
         self._pods = workloads.pods or {}
-        self._places = self._placed()
+        self._places = cgroups_of_containers(self._tree, self._pods)
         self._uids = unambiguous((pod.pod_name, pod.uid) for pod in self._pods.values())
         self._by_pod: dict[str, list[Place]] = defaultdict(list)
         for place in self._places:
             self._by_pod[place.pod_uid].append(place)
         # Outermost cgroups with that of another container somewhere below.
         tops = {chain[0] for chain in self._places.values()}
-        self._around = {outer for top in tops for outer in _above(top) if outer in tops}
+        self._around = {outer for top in tops for outer in paths_above(top) if outer in tops}
 
     def capacity(self, gpu: GpuReading) -> int | None:
         """Return the memory of a GPU that the kernel can charge to cgroups, in bytes; None if unknown."""
-        return self._tree.capacity.get(pci_key(gpu.identity.pci_bus_id))
+        return self._capacity.get(pci_key(gpu.identity.pci_bus_id))
 
     def limits_exporter(self, gpu: GpuReading) -> bool:
         """Return whether the exporter's own cgroup has a limit of a GPU's memory."""
@@ -101,17 +95,24 @@ class CgroupIndex:
         """
         if gpu.mig_enabled or not gpu.up:
             return {}
-        metered = {place: each for place in self._places if (each := self._metered(place, gpu)) is not None}
-        # A limit above may be that of the pod, whose sandbox has it, too.
-        active = [
-            place for place, each in metered.items() if each.used != 0 or (each.limited and not each.above)
-        ]
-        by_ref, unsure, strays = self._owned(active, holders, unnamed)
+        metered = self._metered_on(gpu)
+        by_ref, unsure, strays = self._owned(_active(metered), holders, unnamed)
         for ref in holders:
             idle = self._idle(ref, metered) if ref not in by_ref and ref.pod_name not in unsure else ()
             if idle:
                 by_ref[ref] = list(idle)
         return {ref: self._charge(ref, by_ref, strays, metered) for ref in by_ref}
+
+    def charged_pods(self, gpus: Iterable[GpuReading]) -> Iterator[tuple[DeviceKey, set[str]]]:
+        """Yield the uids of the pods with cgroups on each GPU; nothing if all have names."""
+        if not self._by_pod.keys() <= self._pods.keys():
+            for gpu in gpus:
+                if gpu.up and not gpu.mig_enabled:
+                    active = _active(self._metered_on(gpu))
+                    yield DeviceKey(gpu.identity.uuid), {place.pod_uid for place in active}
+
+    def _metered_on(self, gpu: GpuReading) -> dict[Place, _Metered]:
+        return {place: each for place in self._places if (each := self._metered(place, gpu)) is not None}
 
     def _owned(
         self, active: list[Place], holders: Collection[ContainerRef], unnamed: Collection[str]
@@ -145,14 +146,15 @@ class CgroupIndex:
         strays: list[Place],
         metered: Mapping[Place, _Metered],
     ) -> Charge:
-        own = [metered[place] for place in by_ref[ref]]
+        own = _figures(metered[place] for place in by_ref[ref])
         used = total([each.used for each in own])
         limited = only(each for each in own if each.limited)
         if limited is None:
             return Charge(backend=own[0].backend, used=used)
         others = [place for other, places in by_ref.items() if other != ref for place in places] + strays
-        shared = bool(limited.above) and any(self._is_below(place, limited.above) for place in others)
-        # The driver has one figure for all containers below a limit of its own.
+        if limited.backend == "dmem":
+            others += [place for place in self._places if place not in metered]  # not readable
+        shared = limited.above is not None and any(self._is_below(place, limited.above) for place in others)
         if shared and limited.backend == "misc":
             used = None
         ceiling = limited.guaranteed if limited.limit is None else min(limited.guaranteed, limited.limit)
@@ -182,7 +184,7 @@ class CgroupIndex:
         """Return what the kernel, or else the driver, meters of a container; None if neither does."""
         chain = self._places[place]
         if self.capacity(gpu) is None:
-            return self._by_driver(chain[-1], gpu)
+            return self._by_driver(chain, gpu)
         top, leaf = self._memory(chain[0], gpu), self._memory(chain[-1], gpu)
         if top is None:
             return None
@@ -195,28 +197,46 @@ class CgroupIndex:
             above=above,
         )
 
-    def _limit(self, chain: tuple[str, ...], gpu: GpuReading) -> tuple[int | None, str]:
+    def _limit(self, chain: tuple[str, ...], gpu: GpuReading) -> tuple[int | None, str | None]:
         """Return the lowest hard limit of a container's cgroup and of those above, and which of those.
 
         The kernel enforces each of them on all cgroups below together.
         """
         limits: list[tuple[int, str]] = []
-        for path in (chain[-1], *_above(chain[-1])):
+        for path in (chain[-1], *paths_above(chain[-1])):
             memory = self._memory(path, gpu)
             if memory is not None and memory.limit is not None:
                 limits.append((memory.limit, path if len(path) < len(chain[0]) else ""))
-        return min(limits) if limits else (None, "")
+        limit, above = min(limits, default=(None, ""))
+        return limit, above or None
 
-    def _by_driver(self, path: str, gpu: GpuReading) -> _Metered | None:
-        """Return the driver's answer for a cgroup with a limit, which may be that of the cgroup above.
+    def _by_driver(self, chain: tuple[str, ...], gpu: GpuReading) -> _Metered | None:
+        """Return the driver's answer for a container with a limit, which may be that of a cgroup above.
 
         Its limits do not nest. What it meters in a cgroup without a limit is not documented.
         """
-        memory, above = self._memory(path, gpu), posixpath.dirname(path)
+        memory = self._memory(chain[-1], gpu)
         if memory is None or not memory.limited:
             return None
-        inherited = self._memory(above, gpu) == memory
-        return _Metered("misc", memory.used, memory.guaranteed, memory.limit, above if inherited else "")
+        above = self._inherited_from(chain, memory, gpu)
+        used = None if chain[0] in self._around else memory.used
+        return _Metered("misc", used, memory.guaranteed, memory.limit, above)
+
+    def _inherited_from(self, chain: tuple[str, ...], memory: CgroupMemory, gpu: GpuReading) -> str | None:
+        """Return the outermost cgroup from which a container may have its limit, None if it is its own.
+
+        The answers for two cgroups are not of the same moment, so only their limits are compared.
+        """
+        source = None
+        for path in (*paths_above(chain[-1]), ""):
+            above = self._memory(path, gpu)
+            if above is None:
+                return ""
+            if above.limits != memory.limits:
+                break
+            if len(path) < len(chain[0]):
+                source = path
+        return source
 
     def _memory(self, path: str, gpu: GpuReading) -> CgroupMemory | None:
         if self.capacity(gpu) is None:
@@ -224,45 +244,24 @@ class CgroupIndex:
         cgroup = self._tree.cgroups.get(path)
         return None if cgroup is None else cgroup.memory.get(pci_key(gpu.identity.pci_bus_id))
 
-    def _placed(self) -> dict[Place, tuple[str, ...]]:
-        """Return the cgroups of each container, outermost first: its own, and the only line of those in it.
 
-        Of several apart from each other, the one in the fewest pods is the container's: a container with a
-        part of the tree to itself can give any name to a cgroup below its own.
-        """
-        pod_of = {container: pod.uid for pod in self._pods.values() for container in pod.container_ids}
-        groups: dict[Place, list[Cgroup]] = defaultdict(list)
-        for cgroup in self._tree.cgroups.values():
-            place = _place(cgroup, self._pods, pod_of)
-            if place is not None:
-                groups[place].append(cgroup)
-        placed: dict[Place, tuple[str, ...]] = {}
-        for place, cgroups in groups.items():
-            paths = {cgroup.path for cgroup in cgroups}
-            tops = [cgroup for cgroup in cgroups if paths.isdisjoint(_above(cgroup.path))]
-            fewest = min(len(cgroup.places) for cgroup in tops)
-            top = only(cgroup.path for cgroup in tops if len(cgroup.places) == fewest)
-            if top is not None:
-                inside = sorted(path for path in paths if path.startswith(f"{top}/"))
-                line = all(path.startswith(f"{outer}/") for outer, path in pairwise(inside))
-                placed[place] = (top, *inside) if line else (top,)
-        return placed
+def _figures(own: Iterable[_Metered]) -> list[_Metered]:
+    """Return what is metered of a container's cgroups: the driver has one figure for all below a limit."""
+    single: dict[object, _Metered] = {}
+    for each in own:
+        one = each.backend == "misc" and each.above is not None
+        single.setdefault(each.above if one else len(single), each)
+    return list(single.values())
 
 
-def _place(cgroup: Cgroup, pods: Collection[str], pod_of: Mapping[str, str]) -> Place | None:
-    """Return the container of a cgroup: of pods in pods the innermost one that the node knows."""
-    for uid, container in cgroup.places:
-        owner = pod_of.get(container) or (uid if uid in pods else "")
-        if owner and container:
-            return Place(owner, container)
-    uid, container = cgroup.places[0] if cgroup.places else ("", "")
-    return Place(uid, container) if uid and container else None
+def _active(metered: Mapping[Place, _Metered]) -> list[Place]:
+    """Return the cgroups that are in use, or have a limit of their own.
 
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the paths of the cgroups above one, nearest first, without the root."""
-    while path := path.rpartition("/")[0]:
-        yield path
+    A limit above may be that of the pod, whose sandbox has it, too.
+    """
+    return [
+        place for place, each in metered.items() if each.used != 0 or (each.limited and each.above is None)
+    ]
 
 
 def without_own_limit(gpu: GpuReading, index: CgroupIndex) -> GpuReading:

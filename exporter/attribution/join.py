@@ -8,7 +8,7 @@ from exporter.attribution.audit import Audit
 from exporter.attribution.charges import CgroupIndex
 from exporter.attribution.container_rows import DeviceJoin
 from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
-from exporter.attribution.owners import ambiguous, lists_users, lists_users_of
+from exporter.attribution.owners import ambiguous, lists_users, lists_users_of, processes_in_pods
 from exporter.attribution.use import DeviceReading
 from exporter.model import (
     ContainerRef,
@@ -62,10 +62,12 @@ def attribute(
     ``held`` is not ``confirmed`` in this poll, other containers may hold the devices by now.
     """
     ordered = sorted(gpus, key=lambda gpu: (gpu.identity.index, gpu.identity.uuid))
-    unnamed = ambiguous(ordered, held, workloads) | workloads.superseded
+    cgroups = CgroupIndex(workloads, ordered)
+    in_pods = (*processes_in_pods(ordered, workloads), *cgroups.charged_pods(ordered))
+    unnamed = ambiguous(in_pods, held, workloads.pods or {}) | workloads.superseded
     held_at_reading = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)
     devices = DeviceJoin(held=held, workloads=workloads, unnamed=unnamed, confirmed=confirmed)
-    join = _Join(held, devices, stale, held_at_reading, CgroupIndex(workloads))
+    join = _Join(held, devices, stale, held_at_reading, cgroups)
     gpu_rows = [join.gpu(gpu) for gpu in ordered]
     gpu_rows += [join.unread(identity) for identity in held.holdings.unread]
     return Attribution(

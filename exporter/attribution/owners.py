@@ -4,7 +4,7 @@ Also the answers that name no owner: a process list that must be incomplete, nam
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from exporter.attribution.holdings_index import HoldingsIndex
@@ -137,21 +137,21 @@ def _container(pod: PodIdentity, container_id: str) -> str:
     return only(pod.containers) or ""
 
 
-def ambiguous(gpus: Iterable[GpuReading], held: HoldingsIndex, workloads: Workloads) -> frozenset[str]:
+def ambiguous(
+    in_pods: Iterable[tuple[DeviceKey, Collection[str]]],
+    held: HoldingsIndex,
+    pods: Mapping[str, PodIdentity],
+) -> frozenset[str]:
     """Return the uids of pods that must not be named by elimination (rule 4).
 
-    A pod has one uid and one name. If elimination on different devices gives a uid two names, or two uids the
-    same name, one of the pods uses a device that it does not hold.
+    ``in_pods`` has the uids of the pods that are found on each device. A pod has one uid and one name. If
+    elimination on different devices gives a uid two names, or two uids the same name, one of the pods uses a
+    device that it does not hold.
     """
-    pods = workloads.pods or {}
-    if all(place.pod_uid is None or place.pod_uid in pods for place in workloads.places.values()):
-        return frozenset()
     names: dict[str, set[tuple[str, str]]] = defaultdict(set)
     uids: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for key, device in (pair for gpu in gpus for pair in _devices(gpu)):
-        places = [workloads.places.get(process.pid) for process in device.processes or ()]
-        in_pods = {place.pod_uid for place in places if place is not None and place.pod_uid is not None}
-        for uid, pod in named_by_elimination(in_pods, tuple(held.on(key)), pods).items():
+    for key, found in in_pods:
+        for uid, pod in named_by_elimination(found, tuple(held.on(key)), pods).items():
             names[uid].add((pod.namespace, pod.name))
             uids[pod.namespace, pod.name].add(uid)
     return frozenset(
@@ -159,6 +159,18 @@ def ambiguous(gpus: Iterable[GpuReading], held: HoldingsIndex, workloads: Worklo
         for uid, candidates in names.items()
         if len(candidates) > 1 or any(len(uids[name]) > 1 for name in candidates)
     )
+
+
+def processes_in_pods(
+    gpus: Iterable[GpuReading], workloads: Workloads
+) -> Iterator[tuple[DeviceKey, set[str]]]:
+    """Yield the uids of the pods with processes on each device; nothing if all have names."""
+    pods = workloads.pods or {}
+    if all(place.pod_uid is None or place.pod_uid in pods for place in workloads.places.values()):
+        return
+    for key, device in (pair for gpu in gpus for pair in _devices(gpu)):
+        places = [workloads.places.get(process.pid) for process in device.processes or ()]
+        yield key, {place.pod_uid for place in places if place is not None and place.pod_uid is not None}
 
 
 def _devices(gpu: GpuReading) -> list[tuple[DeviceKey, GpuReading | MigReading]]:

@@ -129,6 +129,11 @@ class CgroupMemory:
         """Whether a limit is set."""
         return self.guaranteed > 0 or self.limit is not None
 
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """Soft and hard limit."""
+        return self.guaranteed, self.limit
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar1:

@@ -122,9 +122,9 @@ def _above(row: ContainerRow) -> HolderState | None:
         return "unheld"
     enforced, over_memory = row.isolation != "none", _exceeds(row.memory_used, row.memory_entitled)
     # A limit of MPS is a part of the multiprocessors; the share of time with a kernel may be above it.
-    over_compute = row.sharing != "mps" and _exceeds(
-        row.compute_used, row.compute_entitled, _COMPUTE_RESOLUTION
-    )
+    # Nothing limits the compute of a container with a limit of its cgroup's memory.
+    limits_compute = row.sharing != "mps" and not (row.isolation == "hard" and row.memory_limit is not None)
+    over_compute = limits_compute and _exceeds(row.compute_used, row.compute_entitled, _COMPUTE_RESOLUTION)
     if enforced and (over_memory or over_compute):
         return "over-share"
     return "over-notional" if not enforced and over_memory else None

@@ -29,8 +29,8 @@ class CgroupLimitReader:
     def read(self, calls: Calls, uuid: str, handle: Any, *, slow: bool) -> dict[str, CgroupMemory]:
         """Return the memory of cgroups by their directory; raises as ``Calls.ask`` does.
 
-        For a cgroup without a limit the driver answers with the nearest one above that has a limit, so the
-        cgroup above a limited one is asked about as well.
+        For a cgroup without a limit the driver answers with the nearest one above that has a limit, so those
+        above a limited one are asked about as well, up to one with other limits.
         """
         wanted = self._paths().get(uuid, ())
         before = {} if slow else self._kept.get(uuid, {})
@@ -43,11 +43,18 @@ class CgroupLimitReader:
 
         calls.group = GROUP
         for path in wanted:
-            memory = ask(path)
-            if memory is not None and memory.limited:
-                ask(posixpath.dirname(path))
+            self._ask_upward(path, ask)
         self._kept[uuid] = {path: memory for path, memory in answers.items() if memory is not None}
         return self._kept[uuid]
+
+    @staticmethod
+    def _ask_upward(path: str, ask: Callable[[str], CgroupMemory | None]) -> None:
+        memory = ask(path)
+        while memory is not None and memory.limited and not os.path.ismount(path):
+            limits, path = memory.limits, posixpath.dirname(path)
+            memory = ask(path)
+            if memory is not None and memory.limits != limits:
+                return
 
     def forget(self, uuid: str | None = None) -> None:
         """Drop what is kept of a GPU, or of all."""

@@ -94,6 +94,7 @@ class CgroupReader(_FileReader):
         self._own_uid = own_uid
         self._tree: CgroupTree | None = None
         self._walked = -math.inf
+        self._asked: frozenset[str] = frozenset()  # in the last walk
 
     async def read(self, asked: Collection[str]) -> CgroupTree:
         """Return the cgroups; ``asked`` are PCI addresses of GPUs whose driver can be asked about cgroups.
@@ -104,9 +105,11 @@ class CgroupReader(_FileReader):
 
     def _read(self, asked: Collection[str]) -> CgroupTree:
         now = time.monotonic()
-        if self._tree is None or now - self._walked >= WALK_SECONDS:
+        due = now - self._walked >= WALK_SECONDS or not self._asked.issuperset(asked)
+        if self._tree is None or due:
             own = own_cgroup(cgroup_text(self._proc_root, "self"))
             tree = read_tree(self._root, self._own_uid, own, asked)
+            self._asked = frozenset(asked)
             # What the kernel meters is read in each poll.
             self._tree, self._walked = (tree, now) if not tree.capacity else (None, -math.inf)
             return tree

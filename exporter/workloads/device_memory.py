@@ -12,7 +12,7 @@ themselves.
 import os
 import re
 import stat
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from exporter.model.readings import CgroupMemory
 from exporter.workloads.cgroups import CgroupPlace, parse_cgroup
 
 _REGION = re.compile(
-    r"(?:nvidia|drm)/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/(?:vidmem|vram[0-9]{0,2})"
+    r"(?:nvidia|drm)/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/(vidmem|vram[0-9]{0,2})"
 )
 _BYTES = re.compile(r"[0-9]{1,19}")
 # What the kernel writes instead of a number: no limit.
@@ -70,27 +70,29 @@ def read_tree(root: Path, own_uid: str, own_path: str, asked: Collection[str] = 
 
 
 def parse_regions(text: str) -> dict[str, int]:
-    """Return bytes by PCI address, UNLIMITED for ``max``; the regions of one GPU are added up.
+    """Return bytes by PCI address, UNLIMITED for ``max``; the tiles of one GPU are added up.
 
-    Lines in another form, and regions that occur twice, are left out: the GPU is not observed then.
+    Lines in another form are left out. A GPU is not observed if its memory occurs twice, under one name, in
+    two spellings of the address, or under the names of two drivers or of a whole and its tiles.
     """
-    names: Counter[str] = Counter()
-    amounts: dict[str, list[int | None]] = {}
+    amounts: dict[str, dict[str, int | None]] = defaultdict(dict)
     for line in text.splitlines():
         name, _, amount = line.strip().rpartition(" ")
         match = _REGION.fullmatch(name)
         if match is None:
             continue
-        names[name] += 1
+        of_gpu = amounts[pci_key(match[1])]
         valid = amount == _MAX or (_BYTES.fullmatch(amount) is not None and int(amount) < 1 << 62)
-        known = (UNLIMITED if amount == _MAX else int(amount)) if valid and names[name] == 1 else None
-        amounts.setdefault(pci_key(match[1]), []).append(known)
+        known = (UNLIMITED if amount == _MAX else int(amount)) if valid and match[2] not in of_gpu else None
+        of_gpu[match[2]] = known
     return {pci: sum_of for pci, each in amounts.items() if (sum_of := _sum(each)) is not None}
 
 
-def _sum(amounts: list[int | None]) -> int | None:
-    known = [amount for amount in amounts if amount is not None]
-    if len(known) < len(amounts):
+def _sum(amounts: Mapping[str, int | None]) -> int | None:
+    """Return the sum of a GPU's regions, which are its tiles or one."""
+    known = [amount for amount in amounts.values() if amount is not None]
+    whole = not amounts.keys().isdisjoint(("vidmem", "vram"))
+    if len(known) < len(amounts) or (whole and len(amounts) > 1):
         return None
     return UNLIMITED if UNLIMITED in known else sum(known)
 
@@ -168,7 +170,7 @@ class _Walk:
         try:
             soft, hard = self.regions(path, "dmem.min"), self.regions(path, "dmem.max")
         except FileNotFoundError:
-            return {}  # removed meanwhile
+            return None  # removed meanwhile
         return {
             pci: _memory_of(used[pci], soft[pci], hard[pci], size)
             for pci, size in self.capacity.items()

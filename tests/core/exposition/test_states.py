@@ -41,7 +41,10 @@ IDLE = NOT_COMPUTING | {"totals": _quiet(600)}
         ("over-share", OVER),
         ("over-share", OVER | {"compute_used": None}),
         ("over-share", OVER | NOT_COMPUTING | {"totals": _quiet(9000)}),
-        ("over-share", {"compute_used": 0.5, "compute_entitled": 0.1}),
+        ("over-share", {"compute_used": 0.5, "compute_entitled": 0.1, "memory_limit": None}),
+        # Nothing limits its compute.
+        ("active", {"compute_used": 0.5, "compute_entitled": 0.1, "memory_limit": 99}),
+        ("over-share", OVER | {"memory_limit": 99}),
         ("over-share", OVER | {"isolation": ""}),
         ("over-notional", OVER | {"isolation": "none"}),
         ("over-notional", OVER | {"compute_used": None, "isolation": "none"}),
