@@ -52,6 +52,7 @@ def read_tree(root: Path, own_uid: str, own_path: str, asked: Collection[str] = 
         walk.capacity = {}
     except (OSError, ValueError) as error:
         walk.object_to("dmem.capacity", error)
+        asked = ()  # the kernel may meter them
     walk.every_container = not walk.capacity.keys() >= set(map(pci_key, asked))
     if walk.capacity or walk.every_container:
         walk.run()

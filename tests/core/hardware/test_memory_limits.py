@@ -130,6 +130,18 @@ def test_each_limited_cgroup_is_asked_about_once_a_minute(tmp_path: Path, clock:
     assert driver.library.calls[CALL, "GPU-a"] == 0
 
 
+def test_the_cgroups_above_are_asked_up_to_the_one_with_the_limit(tmp_path: Path, clock: Clock) -> None:
+    driver, paths, answers = limited(tmp_path, "x", "y")
+    driver.library.limits = DriverLimits(answers)
+    top = str(tmp_path.parent)
+    answers[top, "GPU-b"] = Amounts(GIB, 0, 4 * GIB)
+    sweeper = Sweeper(nvml(driver.library, clock=clock.monotonic, limited_cgroups=lambda: paths))
+    memory = list(sweeper.sweep())[1].cgroup_memory
+    below = {top, str(tmp_path), f"{tmp_path}/pod", f"{tmp_path}/pod/x", f"{tmp_path}/pod/y"}
+    assert {path for path, each in memory.items() if each.limit == 4 * GIB} == below
+    assert memory.keys() - below == {str(tmp_path.parent.parent)}
+
+
 def test_a_limit_that_is_set_later_is_read(tmp_path: Path, clock: Clock) -> None:
     """The driver's refusal for one cgroup is not one for all, nor for ever."""
     driver, paths, answers = limited(tmp_path, "x")

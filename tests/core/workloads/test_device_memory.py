@@ -72,6 +72,10 @@ def test_the_tiles_of_one_gpu_are_added_up_and_memory_of_the_machine_is_not():
         f"{REGION} {'9' * 40}",
         f"{REGION} {1 << 63}",
         f"{REGION} 1\n{REGION} 2",
+        "nvidia/00000000:02:00.0/vidmem 1\nnvidia/0000:02:00.0/vidmem 2",
+        "nvidia/00000000:0a:00.0/vidmem 1\nnvidia/00000000:0A:00.0/vidmem 1",
+        "nvidia/00000000:02:00.0/vidmem 1\ndrm/0000:02:00.0/vram 1",
+        "drm/0000:02:00.0/vram 3\ndrm/0000:02:00.0/vram0 1\ndrm/0000:02:00.0/vram1 2",
         "vidmem 7",
         "nvidia/0000:zz:00.0/vidmem 7",
         "nvidia/00000000:02:00.0/vidmem/../x 7",
@@ -129,6 +133,21 @@ def test_containers_without_the_files_are_found_for_a_driver_that_limits_itself(
     found = read(tmp_path, asked=["00000000:02:00.0"])
     assert list(found.cgroups) == [container_path("b")]
     assert read(tmp_path).cgroups == {}
+
+
+def test_a_kernel_that_may_meter_the_gpu_leaves_nothing_to_ask(tmp_path):
+    """The driver's answers would then be those of the kernel, which nest."""
+    (tmp_path / container_path("b").lstrip("/")).mkdir(parents=True)
+    (tmp_path / "dmem.capacity").mkdir()
+    found = read(tmp_path, asked=["00000000:02:00.0"])
+    assert (found.cgroups, len(found.problems)) == ({}, 1)
+
+
+def test_a_cgroup_that_is_removed_while_it_is_read_is_none(tmp_path):
+    tree = Tree(tmp_path)
+    tree.add(container_path("a"))
+    (tmp_path / container_path("a").lstrip("/") / "dmem.max").unlink()
+    assert container_path("a") not in read(tmp_path).cgroups
 
 
 def test_a_kernel_that_meters_the_gpu_leaves_nothing_to_ask(tmp_path):
