@@ -1,7 +1,9 @@
 """Nodes on which the kernel or the driver limits the memory of containers, from the first file on."""
 
+import math
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,8 @@ from exporter.demo.scenario import CgroupLimit, Scenario, catalog
 from exporter.demo.tree import own_path
 from exporter.model import ContainerRow, Snapshot
 from exporter.model.memory_limits import zone_of
+from exporter.poll import file_readers
+from exporter.poll.file_readers import CgroupReader
 from tests.core.poller.bench import failing, polled
 from tests.truth import truth_of
 
@@ -134,3 +138,19 @@ async def test_an_older_driver_is_not_asked() -> None:
         for _ in range(3):
             await poller.poll()
         assert not any(poller._sources.limited_cgroups.values())
+
+
+async def test_a_gpu_that_appears_does_not_wait_for_the_next_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_readers, "WALK_SECONDS", math.inf)
+    container = f"kubepods.slice/pod{'0' * 32}/{'a' * 64}"
+    (tmp_path / container).mkdir(parents=True)
+    reader = CgroupReader(tmp_path, tmp_path, "")
+    try:
+        assert (await reader.read(())).cgroups == {}
+        assert list((await reader.read(["00000000:02:00.0"])).cgroups) == [f"/{container}"]
+        shutil.rmtree(tmp_path / container)
+        assert (await reader.read(["00000000:02:00.0"])).cgroups, "the tree is walked in each poll"
+    finally:
+        reader.close()
