@@ -101,7 +101,24 @@ class CgroupIndex:
             idle = self._idle(ref, metered) if ref not in by_ref and ref.pod_name not in unsure else ()
             if idle:
                 by_ref[ref] = list(idle)
-        return {ref: self._charge(ref, by_ref, strays, metered) for ref in by_ref}
+        strays += self._unread(gpu, holders, metered)
+        nowhere = [ref for ref in holders if ref not in by_ref and not any(self._places_of(ref))]
+        charges: dict[ContainerRef, Charge] = {}
+        for ref, places in by_ref.items():
+            others = [place for other in by_ref if other != ref for place in by_ref[other]] + strays
+            own = _figures(metered[place] for place in places)
+            charges[ref] = self._charge(ref, own, others, nowhere)
+        return charges
+
+    def _unread(
+        self, gpu: GpuReading, holders: Collection[ContainerRef], metered: Collection[Place]
+    ) -> list[Place]:
+        """Return the cgroups of which it is not known whether they have memory of a GPU."""
+        if self.capacity(gpu) is not None:
+            return [place for place in self._places if place not in metered]
+        # The driver is asked about holders only.
+        places = (place for ref in holders for place in self._places_of(ref))
+        return [place for place in places if self._memory(self._places[place][-1], gpu) is None]
 
     def charged_pods(self, gpus: Iterable[GpuReading]) -> Iterator[tuple[DeviceKey, set[str]]]:
         """Yield the uids of the pods with cgroups on each GPU; nothing if all have names."""
@@ -142,19 +159,20 @@ class CgroupIndex:
     def _charge(
         self,
         ref: ContainerRef,
-        by_ref: Mapping[ContainerRef, list[Place]],
-        strays: list[Place],
-        metered: Mapping[Place, _Metered],
+        own: list[_Metered],
+        others: Iterable[Place],
+        nowhere: Iterable[ContainerRef],
     ) -> Charge:
-        own = _figures(metered[place] for place in by_ref[ref])
+        """Return the charge of a container; ``nowhere`` are the holders without a known cgroup."""
         used = total([each.used for each in own])
         limited = only(each for each in own if each.limited)
         if limited is None:
             return Charge(backend=own[0].backend, used=used)
-        others = [place for other, places in by_ref.items() if other != ref for place in places] + strays
-        if limited.backend == "dmem":
-            others += [place for place in self._places if place not in metered]  # not readable
-        shared = limited.above is not None and any(self._is_below(place, limited.above) for place in others)
+        above = limited.above
+        shared = above is not None and (
+            any(self._is_below(place, above) for place in others)
+            or any(self._may_be_below(other, ref, above) for other in nowhere)
+        )
         if shared and limited.backend == "misc":
             used = None
         ceiling = limited.guaranteed if limited.limit is None else min(limited.guaranteed, limited.limit)
@@ -169,6 +187,11 @@ class CgroupIndex:
 
     def _is_below(self, place: Place, path: str) -> bool:
         return self._places[place][0].startswith(f"{path}/")
+
+    def _may_be_below(self, other: ContainerRef, ref: ContainerRef, path: str) -> bool:
+        """Return whether a container may be below a cgroup, which is above that of ``ref``."""
+        uid = self._uids.get(ref.pod_name, "")
+        return other.pod_name == ref.pod_name or not uid or uid not in path.replace("_", "-")
 
     def _places_of(self, ref: ContainerRef) -> Iterator[Place]:
         """Yield the cgroups that can be a container's: by its id, or all of a pod with one container."""

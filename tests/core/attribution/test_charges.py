@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.attribution import CgroupIndex, HoldingsIndex
+from exporter.attribution.cgroup_places import paths_above
 from exporter.attribution.charges import without_own_limit
 from exporter.model import ContainerRef, DeviceKey, GpuIdentity, Holding, Holdings, PodIdentity, Workloads
 from exporter.model.memory_limits import Cgroup, CgroupTree, disagreement, zone_of
@@ -362,12 +363,22 @@ def test_the_kernel_meters_gpus_of_every_maker():
 # The driver's own backend, ``misc``.
 
 
-def misc(readings, *cgroups, own=()):
-    """Return the workloads and the GPU of a node whose driver answers so for these paths."""
+NO_LIMIT = (0, 0, None)
+
+
+def misc(readings, *cgroups, own=(), unanswered=()):
+    """Return the workloads and the GPU of a node whose driver answers so for these paths.
+
+    For the other cgroups, and those above, it answers that there is no limit, except for ``unanswered``.
+    """
     containers = {each.path: replace(each, memory={}) for each in cgroups}
     empty = CgroupTree(root=ROOT, cgroups=containers, own=frozenset(own))
+    every = {above for each in containers for above in (each, *paths_above(each), "")}
+    given = dict.fromkeys(every, NO_LIMIT) | readings
     answers = {
-        f"{ROOT}{at}": CgroupMemory(used=u, guaranteed=s, limit=h) for at, (u, s, h) in readings.items()
+        f"{ROOT}{at}": CgroupMemory(used=u, guaranteed=s, limit=h)
+        for at, (u, s, h) in given.items()
+        if at not in unanswered
     }
     return empty, the_gpu(cgroup_memory=answers)
 

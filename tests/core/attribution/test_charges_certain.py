@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.model import GpuIdentity
 from exporter.model.readings import CgroupMemory
@@ -23,7 +25,6 @@ from tests.core.attribution.test_charges import (
     uid,
 )
 
-NO_LIMIT = (0, 0, None)
 LIMITED = (3 * GIB, 0, 5 * GIB)
 OTHER = "GPU-00000000-0000-0000-0000-00000000000b"
 OTHER_PCI = "0000:03:00.0"
@@ -52,8 +53,8 @@ NOTHING = (None, 4 * GIB, "none")
 @pytest.mark.parametrize("unanswered", [(), ("/kubepods.slice",), (pod_path("a"), pod_path("b"))])
 def test_a_limit_of_the_driver_far_above_is_not_that_of_each_pod(unanswered):
     below = ("/kubepods.slice", pod_path("a"), path("a"), pod_path("b"), path("b"))
-    answers = {"": NO_LIMIT} | {at: LIMITED for at in below if at not in unanswered}
-    result = shared(*misc(answers, of("a"), of("b")))
+    answers = dict.fromkeys(below, LIMITED)
+    result = shared(*misc(answers, of("a"), of("b"), unanswered=unanswered))
     assert [claims(row(result, pod)) for pod in "ab"] == [NOTHING, NOTHING]
     assert row(result, "a").memory_limit == 5 * GIB
     assert result.gpus[0].unattributed_memory == 8 * GIB
@@ -64,19 +65,19 @@ def test_answers_of_the_driver_of_different_moments_are_one_figure():
         pod_path("a"): (3 * GIB + 2, 0, 5 * GIB),
         path("a"): LIMITED,
         path("a", 1): (3 * GIB + 1, 0, 5 * GIB),
-        "/kubepods.slice": NO_LIMIT,
     }
     cgroups, reading = misc(answers, of("a"), of("a", number=1))
     assert [claims(each) for each in two_containers(cgroups, reading)] == [NOTHING, NOTHING]
 
 
 def test_a_limit_of_which_the_source_is_not_known_may_be_that_of_both():
-    cgroups, reading = misc({path("a"): LIMITED, path("a", 1): LIMITED}, of("a"), of("a", number=1))
+    answers = {path("a"): LIMITED, path("a", 1): LIMITED}
+    cgroups, reading = misc(answers, of("a"), of("a", number=1), unanswered=[pod_path("a")])
     assert [claims(each) for each in two_containers(cgroups, reading)] == [NOTHING, NOTHING]
 
 
 def test_own_limits_of_the_driver_are_the_containers_own():
-    answers = {path("a"): LIMITED, path("a", 1): (GIB, 0, 2 * GIB), pod_path("a"): NO_LIMIT}
+    answers = {path("a"): LIMITED, path("a", 1): (GIB, 0, 2 * GIB)}
     cgroups, reading = misc(answers, of("a"), of("a", number=1))
     main, other = two_containers(cgroups, reading)
     assert claims(main) == (3 * GIB, 5 * GIB, "hard")
@@ -84,10 +85,10 @@ def test_own_limits_of_the_driver_are_the_containers_own():
     assert not main.memory_limit_above
 
 
-@pytest.mark.parametrize("above", [{"/kubepods.slice": NO_LIMIT}, {}])
-def test_the_sandbox_of_a_pod_does_not_count_its_limit_twice(above):
-    answers = {pod_path("a"): LIMITED, path("a"): LIMITED, path("a", 7): LIMITED} | above
-    cgroups, reading = misc(answers, of("a"), of("a", number=7))
+@pytest.mark.parametrize("unanswered", [(), (pod_path("a"),)])
+def test_the_sandbox_of_a_pod_does_not_count_its_limit_twice(unanswered):
+    answers = dict.fromkeys((pod_path("a"), path("a"), path("a", 7)), LIMITED)
+    cgroups, reading = misc(answers, of("a"), of("a", number=7), of("b"), unanswered=unanswered)
     assert row(shared(cgroups, reading, ids=False), "a").memory_used == 3 * GIB
 
 
@@ -134,3 +135,58 @@ def test_two_gpus_at_one_address_are_not_metered():
     assert {(each.memory_used, each.isolation, each.limit_backend) for each in result.containers} == {
         (None, "none", "")
     }
+
+
+CONTAINERS = (path("a"), path("a", 1), path("b"))
+LEVELS = ("/kubepods.slice", pod_path("a"), pod_path("b"), *CONTAINERS)
+
+
+def nearest(at, limits):
+    """Return the cgroup that limits one, "" without any."""
+    while at and not any(limits.get(at, ())):
+        at = at.rpartition("/")[0]
+    return at
+
+
+@given(
+    limits=st.dictionaries(
+        st.sampled_from(LEVELS), st.sampled_from([(0, 2 * GIB), (GIB, 2 * GIB), (GIB, None)])
+    ),
+    used=st.tuples(*[st.integers(0, 2) for _ in CONTAINERS]),
+    unanswered=st.sets(st.sampled_from(["", *LEVELS])),
+)
+def test_what_the_driver_answers_is_claimed_of_the_right_container_or_of_none(limits, used, unanswered):
+    uses = dict(zip(CONTAINERS, (GIB * each for each in used), strict=True))
+    figures = {at: sum(use for c, use in uses.items() if nearest(c, limits) == at) for at in LEVELS}
+    sources = {at: nearest(at, limits) for at in LEVELS}
+    answers = {at: (figures[source], *limits[source]) for at, source in sources.items() if source}
+    cgroups, reading = misc(answers, of("a"), of("a", number=1), of("b"), unanswered=unanswered)
+    holders = TWO_OF_A + held("b", f"{UUID}::2")
+    result = join(reading, holders, replicas(4), node(cgroups, containers=("main", "other")))
+    rows = (row(result, "a"), row(result, "a", "other"), row(result, "b"))
+    for at, each in zip(CONTAINERS, rows, strict=True):
+        assert each.memory_used in (None, uses[at])
+        source = sources[at]
+        sharing = [c for c in CONTAINERS if c != at and uses[c] and sources[c] == source]
+        if sharing:
+            assert each.isolation == "none"
+        if not unanswered and source == at and limits[at][1]:
+            others = {limits.get(above) for above in LEVELS if at.startswith(f"{above}/")}
+            assert each.isolation == "hard" or limits[at] in others
+    shown = sum(each.memory_used or 0 for each in rows)
+    assert shown + result.gpus[0].unattributed_memory == reading.memory.used
+
+
+@pytest.mark.parametrize("backend", ["dmem", "misc"])
+def test_a_limit_of_the_pod_may_be_for_a_holder_of_which_no_cgroup_is_known(backend):
+    if backend == "dmem":
+        above = group(pod_path("a"), 3 * GIB, hard=5 * GIB, places=[(uid("a"), "")])
+        cgroups, reading = tree(of("a", 3 * GIB), above), the_gpu()
+    else:
+        answers = {pod_path("a"): LIMITED, path("a"): LIMITED}
+        cgroups, reading = misc(answers, of("a"))
+    main, _ = two_containers(cgroups, reading)
+    assert (main.memory_entitled, main.isolation) == (4 * GIB, "none")
+    assert main.memory_used == (3 * GIB if backend == "dmem" else None)
+    # That of another pod is not below.
+    assert claims(row(shared(cgroups, reading), "a")) == (3 * GIB, 5 * GIB, "hard")
