@@ -161,7 +161,9 @@ def _limited(row: ContainerRow, used: int) -> Iterator[str]:
         return
     if charged < soft:
         yield f"{gibibytes(soft - charged)} GiB more are guaranteed to it."
-    if hard is not None and charged < hard:
+    # A limit for several containers is not its entitlement: the others may have used it up.
+    own = not row.memory_limit_above or row.memory_entitled == hard
+    if own and hard is not None and charged < hard:
         yield f"It can allocate {gibibytes(hard - charged)} GiB more if the device has them."
 
 

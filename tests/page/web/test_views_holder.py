@@ -158,6 +158,16 @@ def test_the_memory_that_is_left_depends_on_what_enforces_it(facts, text) -> Non
     assert text in answers(snapshot([gpu()], [holder("train", **facts)]))[1]
 
 
+@pytest.mark.parametrize(
+    ("above", "entitled", "said"),
+    [(False, 16 * GIB, True), (True, 8 * GIB, True), (True, 16 * GIB, False)],
+)
+def test_what_is_left_of_a_limit_for_several_containers_is_not_known(above, entitled, said) -> None:
+    facts = {"memory_guaranteed": 0, "memory_limit": 8 * GIB, "memory_charged": 3 * GIB}
+    row = holder("train", memory_limit_above=above, memory_entitled=entitled, **facts, **DMEM)
+    assert ("It can allocate 5.0 GiB more" in answers(snapshot([gpu()], [row]))[1]) == said
+
+
 def test_several_devices_are_summed_and_idle_or_full_ones_named() -> None:
     quiet = Totals(first_seen=NOW - 9000, last_active=NOW - 7200)
     rows = [
