@@ -44,7 +44,8 @@ def limited(row: ContainerRow, has: Entitlement, charge: Charge | None, *, holds
     """Return a row with what its cgroup meters, and the limits in force.
 
     With ``holds`` (it holds the device, and no other container contests that), a hard limit of its own is its
-    entitlement, unless that is lower and enforced. A limit for several containers together is not.
+    entitlement, unless that is lower and enforced, by its own means. A limit for several containers together
+    is not.
     """
     if charge is None:
         return row
@@ -58,6 +59,6 @@ def limited(row: ContainerRow, has: Entitlement, charge: Charge | None, *, holds
     )
     if charge.limit is None or charge.shared or not holds:
         return row
-    enforced = has.memory is not None and has.isolation in ("hard", "soft")
-    entitled = min(has.memory, charge.limit) if enforced and has.memory is not None else charge.limit
-    return replace(row, memory_entitled=entitled, isolation="hard")
+    if has.memory is not None and has.memory < charge.limit and has.isolation in ("hard", "soft"):
+        return row
+    return replace(row, memory_entitled=charge.limit, isolation="hard")

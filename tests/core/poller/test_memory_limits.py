@@ -73,7 +73,7 @@ async def test_the_drivers_limits_are_known_from_the_second_poll_on() -> None:
         rows = by_pod(await poller.poll())
         calls = sum(count for (name, _), count in node.nvml.calls.items() if name == CALL)
     anna, bruno, oskar = (rows[pod] for pod in ("nb-anna", "nb-bruno", "shell-oskar"))
-    assert (anna.memory_guaranteed, anna.memory_limit, anna.isolation) == (4 * GIB, 6 * GIB, "hard")
+    assert (anna.memory_guaranteed, anna.memory_limit, anna.isolation) == (4 * GIB, 6 * GIB, "soft")
     assert (bruno.memory_used - bruno.memory_charged, bruno.memory_source) == (2 * GIB, "process")
     assert (oskar.memory_limit, oskar.memory_charged, oskar.isolation) == (None, None, "soft")
     # Three holders, and the pods of two of them.
