@@ -25,6 +25,11 @@ def requested(answer: Answer) -> str:
     return f"{wanted} (and {rest})" if rest else wanted
 
 
+def waits_words(answer: Answer) -> str:
+    """Return for how long a pod has waited, a dash if that is not known."""
+    return UNKNOWN if answer.seconds is None else duration(answer.seconds)
+
+
 def devices_words(answer: Answer) -> str:
     """Return the devices and claims that a pod waits for."""
     devices = [f"{count} {TIMES} {name}" for name, count in sorted(devices_of(answer.pod).items())]

@@ -35,7 +35,6 @@ class Findings:
         self._amounts: dict[str, list[tuple[int, int]]] = {}
         self._found: dict[Hashable, list[Finding | None]] = {}
         self._arrange: Mapping[str, Callable[[WaitingPod], _Kinds]] = {
-            "NodeName": self._by_name,
             "NodeUnschedulable": self._by_cordon,
             "TaintToleration": self._by_taints,
             "NodeAffinity": self._by_labels,
@@ -82,8 +81,6 @@ class Findings:
     def _seen(self, name: str, pod: WaitingPod) -> Hashable:
         """Return all that a filter sees of a pod."""
         match name:
-            case "NodeName":
-                return pod.node_name
             case "NodeAffinity":
                 return (frozenset(pod.selector.items()), pod.affinity)
             case "NodeResourcesFit":
@@ -105,10 +102,6 @@ class Findings:
             examples = dict(zip(reversed(of_nodes), reversed(self._nodes), strict=True))
             self._kinds[why] = _Kinds(of_nodes, [examples[kind] for kind in range(len(kinds))])
         return self._kinds[why]
-
-    def _by_name(self, pod: WaitingPod) -> _Kinds:
-        name = pod.node_name
-        return self._by_keys(("name", name), lambda: (node.name == name for node in self._nodes))
 
     def _by_cordon(self, _: WaitingPod) -> _Kinds:
         return self._by_keys("cordon", lambda: (node.cordoned for node in self._nodes))

@@ -152,14 +152,6 @@ class ClusterState:
 Filter = Callable[[WaitingPod, ClusterNode, ClusterState], Finding | None]
 
 
-def node_name(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | None:
-    """Return a finding unless the pod asks for this node, or for none, by ``spec.nodeName``."""
-    if pod.node_name in {"", node.name}:
-        return None
-    message = "node(s) didn't match the requested node name"
-    return Finding((Reason(message, f"the node that the pod names, {pod.node_name}"),))
-
-
 def cordon(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | None:
     """Return a finding if the node is cordoned, and the pod does not tolerate that."""
     tolerated = not node.cordoned or tolerates(pod.tolerations, CORDON)
