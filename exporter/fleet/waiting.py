@@ -150,10 +150,12 @@ def reason_of(answer: Answer) -> Reason:
         ("claim", bool(answer.before)),
         ("fits", answer.fits > 0),
         ("not_judged", answer.passes > 0),
-        ("not_allowed", answer.near == 0),
+        ("not_allowed", answer.near == 0 and answer.nodes != 0),
         (
             "not_offered",
-            any(not offer.slices for offer in offers) or (devices is not None and not devices.offered),
+            not answer.nodes
+            or any(not offer.slices for offer in offers)
+            or (devices is not None and not devices.offered),
         ),
         ("held", any(not offer.free for offer in offers) or (devices is not None and not devices.free)),
         ("scattered", any(offer.most_free < offer.requested for offer in offers)),

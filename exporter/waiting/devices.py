@@ -26,7 +26,7 @@ from exporter.waiting.objects import (
 )
 
 _ELSEWHERE: Final = Reason("resourceclaim not available on the node", "a claim with its devices elsewhere")
-_TOO_FEW: Final = Reason("cannot allocate all claims", "without enough free devices for its claims")
+_TOO_FEW: Final = Reason("cannot allocate all claims", "without enough free devices of DRA drivers")
 
 
 @dataclass(frozen=True)

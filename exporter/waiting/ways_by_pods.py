@@ -158,7 +158,7 @@ def _left(search: Search, node: str, reason: Reason, holders: Sequence[_Holder])
     """Return why a node would still be out without its idle pods."""
     name = reason.resource
     if not name:
-        return reason.words
+        return f"the node is still out: {reason.words}"
     free = max(search.free(node, name) + _held(name, holders), 0)
     return f"{free} of {search.capacity(node, name)} {name} free, {search.pod.requests[name]} requested"
 

@@ -118,6 +118,10 @@ def test_why_a_pod_waits_for_devices_of_dra_drivers(
     assert reason(asking, known) == expected
 
 
+def test_a_cluster_without_nodes_offers_nothing():
+    assert reason(waits("a", 1), objects(nodes={}, placed=())) == "not_offered"
+
+
 def test_without_nodes_nothing_is_judged_and_the_pods_are_listed():
     unknown = replace(view(), objects=None)
     waiting = answer_all(unknown, facts(), NOW)

@@ -63,7 +63,12 @@ def _about(pod: WaitingPod, *nodes: ClusterNode) -> str:
 def test_a_node_that_does_not_offer_the_device_is_out_for_that_alone():
     text = _about(waits("train-7", 42), node("small", offers={"cpu": 1000}), node("large"))
 
-    assert f"All 2 nodes are out: 2 without {BIG}." in text
+    assert f"Both nodes are out: 2 without {BIG}." in text
+
+
+def test_a_cluster_without_nodes_is_said_to_have_none():
+    assert "The cluster has no nodes." in _about(waits("train-7", 42))
+    assert "The cluster has no nodes." in _about(waits("train-7", 42, requests={"pods": 1}))
 
 
 def test_what_a_node_is_short_of_is_one_reason():
@@ -86,7 +91,7 @@ def test_a_node_that_the_affinity_does_not_name_is_out_by_that():
 def test_nothing_is_said_of_offers_if_no_node_is_open_to_the_pod():
     text = _about(waits("train-7", 42), node("far", "b", offers={BIG: 2}), node("shut", cordoned=True))
 
-    assert "All 2 nodes are out: 1 by node selector zone=a, 1 cordoned." in text
+    assert "Both nodes are out: 1 by node selector zone=a, 1 cordoned." in text
     assert "offer" not in text
 
 
