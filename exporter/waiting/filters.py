@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -125,6 +125,26 @@ class ClusterState:
     def topologies(self) -> tuple[str, ...]:
         """The labels of nodes by which these pods mean a part of the cluster."""
         return tuple(sorted({avoided.topology for guard in self.guards for avoided in guard.avoids}))
+
+    def guards_beside(self, node: ClusterNode) -> Iterable[PlacedPod]:
+        """Return guards on other nodes that keep out of a node all that those there keep out, each once."""
+        parts = ((topology, node.labels.get(topology)) for topology in self.topologies)
+        alike = (each for part in parts for each in self._guards_by_part.get(part, {}).values())
+        return {id(each): each for few in alike for each in few if each.node != node.name}.values()
+
+    @cached_property
+    def _guards_by_part(self) -> Mapping[tuple[str, str | None], Mapping[Hashable, list[PlacedPod]]]:
+        """Guards by their part of the cluster, and by what they avoid: of those alike, two on two nodes."""
+        found: defaultdict[tuple[str, str | None], dict[Hashable, list[PlacedPod]]] = defaultdict(dict)
+        for guard in self.guards:
+            place = self.objects.nodes.get(guard.node)
+            labels = {} if place is None else place.labels
+            for avoided in guard.avoids:
+                if (value := labels.get(avoided.topology)) is not None:
+                    alike = found[avoided.topology, value].setdefault(guard.avoids, [])
+                    if not alike or (len(alike) == 1 and alike[0].node != guard.node):
+                        alike.append(guard)
+        return found
 
     @cached_property
     def avoided(self) -> Mapping[tuple[str, str], tuple[AvoidedPods, ...]]:

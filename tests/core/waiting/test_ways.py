@@ -10,7 +10,13 @@ from exporter.model.mig_geometry import Span
 from exporter.waiting.answer import Answer, Answering
 from exporter.waiting.filters import CORDON
 from exporter.waiting.gpu_facts import GpuFacts, IdlePod, MigGpu, SharedGpu, SickDevice, SmallerRequest
-from exporter.waiting.objects import ClusterNode, Objects, PlacedPod, PodKey, WaitingPod
+from exporter.waiting.objects import (
+    ClusterNode,
+    Objects,
+    PlacedPod,
+    PodKey,
+    WaitingPod,
+)
 from exporter.waiting.verdict import Judge
 from exporter.waiting.way import KINDS, Way
 from exporter.wording import TIMES
