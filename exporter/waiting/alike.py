@@ -86,7 +86,7 @@ class Findings:
             case "NodeResourcesFit":
                 return self._asked_amounts(pod)
             case "InterPodAffinity":
-                return (frozenset(pod.labels.items()), pod.key.namespace)
+                return self._state.guards.seen_of(pod)
         return pod.tolerations
 
     def _asked_amounts(self, pod: WaitingPod) -> Hashable:
@@ -118,7 +118,7 @@ class Findings:
         )
 
     def _by_topology(self, _: WaitingPod) -> _Kinds:
-        return self._by_keys("topology", lambda: self._labels(self._state.topologies, ()))
+        return self._by_keys("topology", lambda: self._labels(self._state.guards.topologies, ()))
 
     def _labels(self, names: Iterable[str], node_names: Sequence[str]) -> Iterable[Hashable]:
         """Yield labels of each node by their names, with the node's name if these are given."""

@@ -66,7 +66,7 @@ class Trials:
         nodes = self._objects.nodes
         place = nodes[change.node]
         # Other nodes matter only as places of pods that keep others out of their part of the cluster.
-        elsewhere = self._state.guards_beside(place)
+        elsewhere = self._state.guards.beside(place)
         places = {each.node: nodes[each.node] for each in elsewhere}
         objects = replace(
             self.devices.after(pod, change.node, change.gone, change.untainted, change.claims),

@@ -158,12 +158,17 @@ class Judge:
 
     def asked(self, pod: WaitingPod) -> Hashable:
         """Return all of a pod that its verdicts depend on."""
-        items = (pod.requests, pod.selector, pod.labels if self._state.guards else {})
+        items = (pod.requests, pod.selector)
         single = (pod.uid, pod.priority) if self._state.nominated else ()
         own = (pod.affinity, pod.tolerations, pod.scheduler, pod.gates, pod.unjudged)
-        namespace = pod.key.namespace if self._state.guards else ""
         claims = self._devices.asked(pod)
-        return (*(frozenset(each.items()) for each in items), *single, *own, namespace, claims)
+        return (
+            *(frozenset(each.items()) for each in items),
+            *single,
+            *own,
+            self._state.guards.seen_of(pod),
+            claims,
+        )
 
     def _judge(self, pod: WaitingPod) -> PodVerdicts:
         if pod.scheduler != DEFAULT_SCHEDULER:

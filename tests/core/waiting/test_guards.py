@@ -1,4 +1,4 @@
-"""A node after a change is judged as in the cluster after that change, though little of it is looked at."""
+"""Pods that keep others out: a change of a node is judged as in the whole cluster, of which little is looked at."""
 
 from dataclasses import replace
 from typing import Any
@@ -63,3 +63,17 @@ def test_one_of_two_pods_that_keep_out_alike_may_go():
 
     for name in ("n1", "n2"):
         assert trials.after(waiting, Change(node=name, gone=frozenset({PodKey("ml", name)}))).answer == "no"
+
+
+def test_pods_that_differ_in_labels_that_no_pod_asks_for_share_their_verdicts():
+    """Most pods have labels of their own, such as that of their job."""
+    avoids = (AvoidedPods("zone", frozenset({"ml"}), (Requirement("app", "In", ("x",)),)),)
+    guard = PlacedPod("n1", {"pods": 1}, avoids=avoids, key=PodKey("ml", "guard"))
+    judge = Judge(cluster(node("n1", labels={"zone": "a"}), placed=(guard,)))
+
+    first, second, other = (
+        judge.asked(pod(labels=labels))
+        for labels in ({"app": "x", "job": "1"}, {"app": "x", "job": "2"}, {"app": "y", "job": "1"})
+    )
+    assert first == second
+    assert first != other
