@@ -184,6 +184,7 @@ class _State:
             created=created,
             since=created,
             reason=reason,
+            priority=None,
             requests={**self._requests.get(key, {}), "pods": 1},
             scheduler=next((each.text("name") for each in self._schedulers.get(key, ())), DEFAULT_SCHEDULER),
             selector={},

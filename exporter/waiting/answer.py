@@ -88,10 +88,12 @@ class Answering:
     def _ahead(self, pod: WaitingPod) -> int | None:
         """Return how many pods that wait for the same device come first: by priority, then by age.
 
-        None if that is not known: it asks for no device, has no age, or another scheduler has its own order.
+        None if that is not known: it asks for no device, it has no known priority or age, or its scheduler has
+        an order of its own.
         """
         devices = devices_of(pod).keys()
-        if not devices or pod.created is None or pod.scheduler != DEFAULT_SCHEDULER:
+        known = pod.priority is not None and pod.created is not None
+        if not devices or not known or pod.scheduler != DEFAULT_SCHEDULER:
             return None
         return sum(
             _before(each, pod) and each.uid != pod.uid and not devices.isdisjoint(asked)
@@ -217,6 +219,7 @@ def _in_queue(pod: WaitingPod) -> bool:
 
 def _before(other: WaitingPod, pod: WaitingPod) -> bool:
     """Return whether another pod comes first; one without an age does by its priority only."""
-    if other.priority != pod.priority or other.created is None or pod.created is None:
-        return other.priority > pod.priority
+    higher = (other.priority or 0) - (pod.priority or 0)
+    if higher or other.created is None or pod.created is None:
+        return higher > 0
     return other.created < pod.created

@@ -88,7 +88,7 @@ class ClusterState:
         """Return what is taken on a node for a pod; others that preemption makes room for come first."""
         taken = self.taken.get(node, {})
         for other in self.nominated.get(node, ()) if self.nominated else ():
-            if other.uid != pod.uid and other.priority >= pod.priority:
+            if other.uid != pod.uid and (other.priority or 0) >= (pod.priority or 0):
                 taken = dict(taken)
                 add(taken, other.requests)
         return taken

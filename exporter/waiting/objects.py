@@ -194,7 +194,7 @@ class WaitingPod:
     since: float | None  # Unix time at which the condition became False, None likewise
     reason: Literal["Unschedulable", "SchedulingGated"]
     requests: Amounts  # of all containers, init containers and overhead, as the scheduler sums them
-    priority: int = 0
+    priority: int | None = 0  # None: it is not known
     scheduler: str = "default-scheduler"
     nominated: str = ""  # the node that preemption makes room on for this pod
     gates: tuple[str, ...] = ()  # scheduling gates that hold it back

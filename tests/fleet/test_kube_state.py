@@ -177,6 +177,7 @@ async def test_the_pods_that_wait(urls: tuple[str, float]) -> None:
     assert view.objects.waiting == view.waiting
     assert (waits.key, waits.uid, waits.owner) == (PodKey("ml", "waits"), "u5", "Job train")
     assert (waits.created, waits.since, waits.reason) == (1.7e9, 1.7e9, "Unschedulable")
+    assert waits.priority is None
     # The containers together need more than the init containers one by one.
     assert waits.requests == {"cpu": 750, "memory": 7, RESOURCE: 1, "pods": 1}
     assert waits.tolerations == (Toleration("gpu", "Exists", "", "NoSchedule"),)

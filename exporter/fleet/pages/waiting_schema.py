@@ -30,7 +30,7 @@ _POD: Final = {
     "pod": text("Name of the pod."),
     "uid": text("UID of the pod."),
     "owner": text("Kind and name of its controller.", null=True),
-    "priority": number("Its priority."),
+    "priority": number("Its priority.", null=True),
     "scheduler": text("The scheduler that places it."),
     "gates": listed(_TEXTS, "Scheduling gates that hold it back."),
     "waits_seconds": number("Seconds since the scheduler first could not place it.", null=True),

@@ -1,4 +1,4 @@
-"""Pods that keep others out: a change of a node is judged as in the whole cluster, of which little is looked at."""
+"""Pods that keep others out: little of the cluster is looked at, and judged is as if all were."""
 
 from dataclasses import replace
 from typing import Any

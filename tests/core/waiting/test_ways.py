@@ -284,6 +284,7 @@ def test_pods_of_higher_priority_and_older_ones_of_the_same_resource_are_ahead()
 
     assert answered(wants(created=10.0), objects, facts()).ahead == 2
     assert answered(wants(created=None), objects, facts()).ahead is None
+    assert answered(wants(created=10.0, priority=None), objects, facts()).ahead is None
     assert answered(wants(created=10.0, scheduler="volcano"), objects, facts()).ahead is None
 
 
