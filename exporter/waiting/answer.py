@@ -88,7 +88,7 @@ class Answering:
     def _ahead(self, pod: WaitingPod) -> int | None:
         """Return how many pods that wait for the same device come first: by priority, then by age.
 
-        None if that is not known: it asks for no device, it has no known priority or age, or its scheduler has
+        None if that is not known: it asks for no device, has no known priority or age, or its scheduler has
         an order of its own.
         """
         devices = devices_of(pod).keys()
