@@ -68,7 +68,7 @@ PLACED_QUESTIONS: Final = {
     "taints": _once("kube_node_spec_taint", f"{_NODE}, key, value, effect"),
     "amounts": _requests('unit!="integer"', f"{_NODE}, resource, unit"),
     "holders": _requests('unit="integer"', f"{_NODE}, namespace, pod, resource, unit"),
-    "ending": f"group by ({_POD}) (kube_pod_deletion_timestamp)",
+    "ending": f"max by ({_POD}) (kube_pod_deletion_timestamp)",
     "resources": "group by (resource) (node:gpuslice_offered_slices:sum)",
 }
 # Without an answer to one of these nothing can be said of any node, and of any pod.
@@ -176,7 +176,7 @@ class _State:
 
     def _waiting(self, sample: Sample, reason: Literal["Unschedulable", "SchedulingGated"]) -> WaitingPod:
         key, uid = _key(sample), sample.text("uid")
-        created = self._created.get((key, uid), 0.0)
+        created = self._created.get((key, uid))
         owners = (each for each in self._owners.get(key, ()) if each.text("owner_is_controller") == "true")
         return WaitingPod(
             key=key,
@@ -184,6 +184,7 @@ class _State:
             created=created,
             since=created,
             reason=reason,
+            priority=None,
             requests={**self._requests.get(key, {}), "pods": 1},
             scheduler=next((each.text("name") for each in self._schedulers.get(key, ())), DEFAULT_SCHEDULER),
             selector={},
@@ -239,7 +240,7 @@ class _State:
 
     def placed(self) -> Iterator[PlacedPod]:
         """Yield each pod with extended resources, and of each node all else that is taken as one pod."""
-        ending = {_key(each) for each in self._more.samples("ending")}
+        ends = {_key(each): each.value for each in self._more.samples("ending")}
         held: defaultdict[tuple[str, PodKey], dict[str, int]] = defaultdict(dict)
         for sample in self._more.samples("holders"):
             resource, amount = self._amount(sample)
@@ -251,7 +252,7 @@ class _State:
         for sample in self._answers.samples("pods"):
             rest[sample.text("node")]["pods"] = int(sample.value)
         for (node, key), amounts in held.items():
-            yield PlacedPod(node, amounts, ending=key in ending, key=key)
+            yield PlacedPod(node, amounts, ending=key in ends, key=key, ends=ends.get(key))
         for node, amounts in rest.items():
             if node:
                 yield PlacedPod(node, amounts)

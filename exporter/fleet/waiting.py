@@ -1,5 +1,6 @@
 """The pods of the cluster that wait for a device, each with its answer, and what could not be seen."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ REASONS: Final[Mapping[Reason, str]] = {
     "not_offered": "no allowed node offers it",
     "held": "all of it is held on allowed nodes",
     "scattered": "too little of it is free on each allowed node",
-    "rest": "it is free on an allowed node, and another resource is not",
+    "rest": "no allowed node has all that it requests free",
 }
 """Why a pod waits, in one word for a label, and in words."""
 
@@ -79,9 +80,14 @@ def answer_all(view: ClusterView, facts: GpuFacts, now: float) -> Waiting:
     if view.waiting is None:
         return Waiting(at=now, view=view, facts=facts, answers=None)
     asking = [pod for pod in view.waiting if asks_for_devices(pod)]
-    answers = sorted(_answers(view, facts, now, asking), key=lambda each: (-each.seconds, each.pod.key))
+    answers = sorted(_answers(view, facts, now, asking), key=_longest_first)
     others = len(view.waiting) - len(asking)
     return Waiting(at=now, view=view, facts=facts, answers=tuple(answers), others=others)
+
+
+def _longest_first(answer: Answer) -> tuple[float, PodKey]:
+    # A pod that waits since an unknown time may wait for longest.
+    return (-math.inf if answer.seconds is None else -answer.seconds, answer.pod.key)
 
 
 def answer_one(view: ClusterView, facts: GpuFacts, now: float, key: PodKey) -> Waiting:
@@ -136,7 +142,7 @@ async def read_waiting(
 
 def reason_of(answer: Answer) -> Reason:
     """Return why a pod waits, as a key of REASONS: the first that holds."""
-    offers = answer.offers
+    offers, devices = answer.offers, answer.devices
     holds: tuple[tuple[Reason, bool], ...] = (
         ("gated", bool(answer.pod.gates)),
         ("scheduler", answer.pod.scheduler != DEFAULT_SCHEDULER),
@@ -144,9 +150,14 @@ def reason_of(answer: Answer) -> Reason:
         ("claim", bool(answer.before)),
         ("fits", answer.fits > 0),
         ("not_judged", answer.passes > 0),
-        ("not_allowed", answer.near == 0),
-        ("not_offered", any(not offer.slices for offer in offers)),
-        ("held", bool(answer.pod.claims) or any(not offer.free for offer in offers)),
+        ("not_allowed", answer.near == 0 and answer.nodes != 0),
+        (
+            "not_offered",
+            not answer.nodes
+            or any(not offer.slices for offer in offers)
+            or (devices is not None and not devices.offered),
+        ),
+        ("held", any(not offer.free for offer in offers) or (devices is not None and not devices.free)),
         ("scattered", any(offer.most_free < offer.requested for offer in offers)),
     )
     return next((reason for reason, true in holds if true), "rest")

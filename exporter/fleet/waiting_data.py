@@ -109,7 +109,7 @@ def _row(answer: Answer) -> dict[str, Any]:
         "owner": pod.owner or None,
         "priority": pod.priority,
         "scheduler": pod.scheduler,
-        "waits_seconds": round(answer.seconds),
+        "waits_seconds": None if answer.seconds is None else round(answer.seconds),
         "requests": [f"{count} {name}" for name, count in sorted(devices_of(pod).items())],
         "claims": list(filter(None, pod.claims)),
         "reason": reason_of(answer),

@@ -11,11 +11,12 @@ from exporter.fleet.waiting_words import (
     reason_words,
     requested,
     sentences,
+    waits_words,
     way_words,
 )
 from exporter.waiting.answer import Answer
 from exporter.waiting.objects import PodKey
-from exporter.wording import UNKNOWN, aligned, duration, plural, printable
+from exporter.wording import UNKNOWN, aligned, plural, printable
 
 WIDTH = 100
 
@@ -52,7 +53,7 @@ def _list(answers: Sequence[Answer], width: int) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("NAMESPACE / POD", "WAITS", "FOR", "AHEAD", "WHY")]
     for answer in answers:
         ahead = UNKNOWN if answer.ahead is None else str(answer.ahead)
-        row = (str(answer.pod.key), duration(answer.seconds), devices_words(answer), ahead)
+        row = (str(answer.pod.key), waits_words(answer), devices_words(answer), ahead)
         rows.append(_printable((*row, reason_words(answer))))
     heading, *lines = aligned(rows, width)
     yield heading
@@ -65,7 +66,8 @@ def _list(answers: Sequence[Answer], width: int) -> Iterator[str]:
 
 def _answer(answer: Answer, width: int) -> Iterator[str]:
     pod = printable(str(answer.pod.key))
-    yield from _wrapped(f"{pod} waits {duration(answer.seconds)} for {requested(answer)}", width, "")
+    time = "" if answer.seconds is None else f" {waits_words(answer)}"
+    yield from _wrapped(f"{pod} waits{time} for {requested(answer)}", width, "")
     for sentence in sentences(answer):
         yield from _wrapped(f"{sentence}.", width, "  ")
     if answer.ways:

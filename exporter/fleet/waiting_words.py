@@ -25,6 +25,11 @@ def requested(answer: Answer) -> str:
     return f"{wanted} (and {rest})" if rest else wanted
 
 
+def waits_words(answer: Answer) -> str:
+    """Return for how long a pod has waited, a dash if that is not known."""
+    return UNKNOWN if answer.seconds is None else duration(answer.seconds)
+
+
 def devices_words(answer: Answer) -> str:
     """Return the devices and claims that a pod waits for."""
     devices = [f"{count} {TIMES} {name}" for name, count in sorted(devices_of(answer.pod).items())]
@@ -47,11 +52,13 @@ def sentences(answer: Answer) -> Iterator[str]:
     if answer.before:
         yield f"The scheduler looks at no node: {answer.before}"
         return
+    if not answer.nodes:
+        yield "The cluster has no nodes"
     if answer.fits:
         yield f"It fits {plural(answer.fits, 'node')} now: the scheduler has not placed it yet"
     if answer.passes:
         yield f"{plural(answer.passes, 'node')} may have room{_unjudged(answer)}"
-    if answer.near or not answer.nodes:
+    if answer.near:
         # Else no node is open to the pod, whatever it offers.
         yield from map(_offer, answer.offers)
     if out := _out(answer):
@@ -83,7 +90,9 @@ def _out(answer: Answer) -> str:
     if more := sum(each.nodes for each in other[_MOST_OUT:]):
         parts.append(f"{more} for other reasons")
     nodes = plural(answer.nodes or 0, "node")
-    which = f"All {nodes}" if total == answer.nodes and total > 1 else f"{total} of {nodes}"
+    which = f"{total} of {nodes}"
+    if total == answer.nodes and total > 1:
+        which = f"All {nodes}" if total > 2 else "Both nodes"
     return f"{which} {'is' if total == 1 else 'are'} out: {', '.join(parts)}"
 
 

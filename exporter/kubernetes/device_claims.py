@@ -160,6 +160,7 @@ def _device(device: Mapping[str, Any], driver: str, pool: str) -> OfferedDraDevi
         capacity={name: each for name, each in sizes.items() if each is not None},
         counters=counters,
         taints=read_taints(device),
+        shared=device.get("allowMultipleAllocations") is True,
         unread=tuple(unread),
     )
 

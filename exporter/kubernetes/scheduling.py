@@ -62,6 +62,7 @@ def read_placed_pod(pod: Mapping[str, Any]) -> PlacedPod | None:
         avoids=tuple(_avoided(mapping(spec, "affinity", "podAntiAffinity"), text(metadata, "namespace"))),
         readable=not requests.unread,
         key=PodKey(text(metadata, "namespace"), text(metadata, "name")),
+        ends=_time(text(metadata, "deletionTimestamp")),
     )
 
 
@@ -145,12 +146,12 @@ def _reason(condition: Mapping[str, Any]) -> Literal["Unschedulable", "Schedulin
     return "SchedulingGated" if text(condition, "reason") == "SchedulingGated" else "Unschedulable"
 
 
-def _time(stamp: str) -> float:
-    """Return the Unix time of a time stamp, 0 if it is not one."""
+def _time(stamp: str) -> float | None:
+    """Return the Unix time of a time stamp, None if it is not one."""
     try:
         return datetime.fromisoformat(stamp).timestamp()
     except (ValueError, OverflowError, OSError):
-        return 0.0
+        return None
 
 
 def _claims(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[str]:

@@ -35,7 +35,6 @@ class Findings:
         self._amounts: dict[str, list[tuple[int, int]]] = {}
         self._found: dict[Hashable, list[Finding | None]] = {}
         self._arrange: Mapping[str, Callable[[WaitingPod], _Kinds]] = {
-            "NodeName": self._by_name,
             "NodeUnschedulable": self._by_cordon,
             "TaintToleration": self._by_taints,
             "NodeAffinity": self._by_labels,
@@ -82,14 +81,12 @@ class Findings:
     def _seen(self, name: str, pod: WaitingPod) -> Hashable:
         """Return all that a filter sees of a pod."""
         match name:
-            case "NodeName":
-                return pod.node_name
             case "NodeAffinity":
                 return (frozenset(pod.selector.items()), pod.affinity)
             case "NodeResourcesFit":
                 return self._asked_amounts(pod)
             case "InterPodAffinity":
-                return (frozenset(pod.labels.items()), pod.key.namespace)
+                return self._state.guards.seen_of(pod)
         return pod.tolerations
 
     def _asked_amounts(self, pod: WaitingPod) -> Hashable:
@@ -106,10 +103,6 @@ class Findings:
             self._kinds[why] = _Kinds(of_nodes, [examples[kind] for kind in range(len(kinds))])
         return self._kinds[why]
 
-    def _by_name(self, pod: WaitingPod) -> _Kinds:
-        name = pod.node_name
-        return self._by_keys(("name", name), lambda: (node.name == name for node in self._nodes))
-
     def _by_cordon(self, _: WaitingPod) -> _Kinds:
         return self._by_keys("cordon", lambda: (node.cordoned for node in self._nodes))
 
@@ -125,7 +118,7 @@ class Findings:
         )
 
     def _by_topology(self, _: WaitingPod) -> _Kinds:
-        return self._by_keys("topology", lambda: self._labels(self._state.topologies, ()))
+        return self._by_keys("topology", lambda: self._labels(self._state.guards.topologies, ()))
 
     def _labels(self, names: Iterable[str], node_names: Sequence[str]) -> Iterable[Hashable]:
         """Yield labels of each node by their names, with the node's name if these are given."""

@@ -10,7 +10,7 @@ from exporter.waiting.gpu_facts import GpuFacts
 from exporter.waiting.lack import RESOURCES, Search, devices_of
 from exporter.waiting.objects import Objects, WaitingPod
 from exporter.waiting.trial import Trials
-from exporter.waiting.verdict import Judge, PodVerdicts, Verdict
+from exporter.waiting.verdict import DEFAULT_SCHEDULER, Judge, PodVerdicts, Verdict
 from exporter.waiting.way import NotHelping, Way
 from exporter.waiting.ways import find_ways
 from exporter.waiting.ways_by_requests import advised
@@ -27,6 +27,13 @@ class Offer(NamedTuple):
     most_free: int  # on one node
 
 
+class DraDevices(NamedTuple):
+    """What there is for claims of a pod on the nodes that nothing but resources keeps it from."""
+
+    offered: bool  # whether one has the devices, be they free or not
+    free: bool  # whether one has them free
+
+
 class Out(NamedTuple):
     """Nodes that are out for one reason."""
 
@@ -41,10 +48,11 @@ class Answer:
     """Why one pod waits."""
 
     pod: WaitingPod
-    seconds: float  # for which it has waited
+    seconds: float | None  # for which it has waited, None if it is not known since when
     nodes: int | None  # of the cluster; None: nodes or pods are not known, so that it is not judged
     near: int = 0  # nodes that nothing but resources or devices keeps it from
     offers: tuple[Offer, ...] = ()
+    devices: DraDevices | None = None  # None: it asks for none, or some node may have room
     out: tuple[Out, ...] = ()  # the most nodes first
     fits: int = 0  # nodes that pass all filters
     passes: int = 0  # nodes that pass all that is judged, but not all is
@@ -52,7 +60,7 @@ class Answer:
     unjudged: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     before: str = ""  # why the scheduler looks at no node, "" if it does
-    ahead: int | None = None  # pods that wait for the same and come first; None: it asks for no device
+    ahead: int | None = None  # pods that wait for the same and come first; None: it is not known
     ways: tuple[Way, ...] = ()
     not_helping: tuple[NotHelping, ...] = ()
 
@@ -64,7 +72,7 @@ class Answering:
         self._objects, self._facts, self._now = objects, facts, now
         self._judge = Judge(objects)
         self._trials = Trials(self._judge.state)
-        self._asking = [(pod, devices_of(pod)) for pod in objects.waiting if not pod.gates]
+        self._asking = [(pod, devices_of(pod)) for pod in objects.waiting if _in_queue(pod)]
         # Pods that ask for the same have the same answer, except for the advice on their workload.
         self._known: dict[Any, Answer] = {}
 
@@ -75,13 +83,17 @@ class Answering:
         alike = (self._judge.asked(pod), bool(pod.gates), claims, *advised(self._facts, pod))
         if alike not in self._known:
             self._known[alike] = self._answer(pod)
-        waits = max(self._now - pod.since, 0.0)
-        return replace(self._known[alike], pod=pod, seconds=waits, ahead=self._ahead(pod))
+        return replace(self._known[alike], pod=pod, seconds=_waits(pod, self._now), ahead=self._ahead(pod))
 
     def _ahead(self, pod: WaitingPod) -> int | None:
-        """Return how many pods that wait for the same device come first: by priority, then by age."""
+        """Return how many pods that wait for the same device come first: by priority, then by age.
+
+        None if that is not known: it asks for no device, has no known priority or age, or its scheduler has
+        an order of its own.
+        """
         devices = devices_of(pod).keys()
-        if not devices:
+        known = pod.priority is not None and pod.created is not None
+        if not devices or not known or pod.scheduler != DEFAULT_SCHEDULER:
             return None
         return sum(
             _before(each, pod) and each.uid != pod.uid and not devices.isdisjoint(asked)
@@ -96,18 +108,24 @@ class Answering:
             judge=self._judge,
             trials=self._trials,
             facts=self._facts,
+            now=self._now,
         )
         ways, not_helping = find_ways(search)
         near = {node for verdict, nodes in verdicts.groups if _near(verdict) for node in nodes}
+        by_classes = self._judge.state.classes_of_resources
         unjudged = {words for verdict, _ in verdicts.groups for words in verdict.unjudged}
         return Answer(
             pod=pod,
-            seconds=0.0,
+            seconds=None,
             nodes=verdicts.nodes,
             near=len(near),
             offers=tuple(
-                _offer(search, near, name, count) for name, count in sorted(devices_of(pod).items())
+                offer
+                for name, count in sorted(devices_of(pod).items())
+                # Of devices (DRA) nodes have no number.
+                if (offer := _offer(search, near, name, count)).slices or name not in by_classes
             ),
+            devices=_dra_devices(search, near),
             out=() if verdicts.before else _out(verdicts),
             fits=verdicts.count("fits"),
             passes=verdicts.count("not judged"),
@@ -121,7 +139,7 @@ class Answering:
 
 def unjudged_answer(pod: WaitingPod, now: float) -> Answer:
     """Return the answer for a pod while nodes or pods are not known."""
-    return Answer(pod=pod, seconds=max(now - pod.since, 0.0), nodes=None)
+    return Answer(pod=pod, seconds=_waits(pod, now), nodes=None)
 
 
 def asks_for_devices(pod: WaitingPod) -> bool:
@@ -135,6 +153,16 @@ def _offer(search: Search, near: AbstractSet[str], resource: str, count: int) ->
     free = [max(each.free, 0) for each in offered]
     slices = sum(each.capacity for each in offered)
     return Offer(resource, count, len(offered), slices, sum(free), max(free, default=0))
+
+
+def _dra_devices(search: Search, near: AbstractSet[str]) -> DraDevices | None:
+    pod, verdicts = search.pod, search.verdicts
+    asks = pod.claims or not search.judge.state.classes_of_resources.keys().isdisjoint(devices_of(pod))
+    if not asks or verdicts.before or any(verdict.answer != "no" for verdict, _ in verdicts.groups):
+        return None
+    if any(not search.lacks_devices(node) for node in near):
+        return DraDevices(offered=True, free=True)
+    return DraDevices(offered=search.judge.offers_devices(pod, near), free=False)
 
 
 def _near(verdict: Verdict) -> bool:
@@ -180,5 +208,18 @@ def _not_offered(reason: Reason) -> bool:
     return is_device(reason.resource) and not reason.offered
 
 
+def _waits(pod: WaitingPod, now: float) -> float | None:
+    return None if pod.since is None else max(now - pod.since, 0.0)
+
+
+def _in_queue(pod: WaitingPod) -> bool:
+    """Return whether a pod waits in the queue of the default scheduler."""
+    return not pod.gates and pod.scheduler == DEFAULT_SCHEDULER
+
+
 def _before(other: WaitingPod, pod: WaitingPod) -> bool:
-    return (-other.priority, other.created) < (-pod.priority, pod.created)
+    """Return whether another pod comes first; one without an age does by its priority only."""
+    higher = (other.priority or 0) - (pod.priority or 0)
+    if higher or other.created is None or pod.created is None:
+        return higher > 0
+    return other.created < pod.created

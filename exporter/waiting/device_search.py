@@ -102,7 +102,9 @@ class Search:
     def matched(self) -> bool:
         """Return whether the requests that were taken up can be served."""
         pools = [pool for pool in self.pools if pool.usable]
-        idle = [device for pool in pools for device in pool.devices if device.name not in self.in_use]
+        devices = [device for pool in pools for device in pool.devices]
+        self.wanted = [each for each in self.wanted if not self._may_share(each, devices)]
+        idle = [device for device in devices if device.name not in self.in_use]
         # Also of devices that requests for all take: the scheduler may look at them before.
         suited = [
             {device.name for device in idle if self._meets(request, device, self.doubts)}
@@ -130,6 +132,11 @@ class Search:
         if fits is None:
             self.doubts.add("devices that share counters, which have too many choices")
         return fits is not False
+
+    def _may_share(self, request: ClaimRequest, devices: Sequence[OfferedDraDevice]) -> bool:
+        """Return whether devices that others may have too can serve a request, which is not judged."""
+        shared = (each for each in devices if each.shared and not _barred(request, each))
+        return any(self._meets(request, device, self.doubts) for device in shared)
 
     def _meets(self, request: ClaimRequest, device: OfferedDraDevice, doubts: Doubts) -> bool:
         """Return whether a device meets a request; a doubtful one does, and is noted."""

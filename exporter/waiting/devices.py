@@ -26,7 +26,7 @@ from exporter.waiting.objects import (
 )
 
 _ELSEWHERE: Final = Reason("resourceclaim not available on the node", "a claim with its devices elsewhere")
-_TOO_FEW: Final = Reason("cannot allocate all claims", "without enough free devices for its claims")
+_TOO_FEW: Final = Reason("cannot allocate all claims", "without enough free devices of DRA drivers")
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,22 @@ class Devices:
             doubts.add(*unread)
             search.take_up(requests)
         return search.matched()
+
+    def for_alone(self, pod: WaitingPod) -> "Devices":
+        """Return the devices as if there were no claims but those of a pod."""
+        objects = self.state.objects
+        keys = {(pod.key.namespace, name) for name in pod.claims}
+        claims = (
+            None
+            if objects.claims is None
+            else {key: objects.claims[key] for key in keys & objects.claims.keys()}
+        )
+        return Devices(ClusterState(replace(objects, claims=claims, placed=())))
+
+    def lack(self, pod: WaitingPod, node: ClusterNode) -> bool:
+        """Return whether a node cannot serve all claims of a pod."""
+        finding = self.claims(pod, node, self.state)
+        return finding is not None and bool(finding.reasons)
 
     @cached_property
     def in_use(self) -> frozenset[DeviceName]:

@@ -6,17 +6,17 @@ https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from exporter.waiting.affinity import any_term_matches, integer, labels_match, selected
+from exporter.waiting.guards import Guards
 from exporter.waiting.objects import (
     AvoidedPods,
     ClusterNode,
     Objects,
-    PlacedPod,
     Taint,
     Toleration,
     WaitingPod,
@@ -88,7 +88,7 @@ class ClusterState:
         """Return what is taken on a node for a pod; others that preemption makes room for come first."""
         taken = self.taken.get(node, {})
         for other in self.nominated.get(node, ()) if self.nominated else ():
-            if other.uid != pod.uid and other.priority >= pod.priority:
+            if other.uid != pod.uid and (other.priority or 0) >= (pod.priority or 0):
                 taken = dict(taken)
                 add(taken, other.requests)
         return taken
@@ -117,26 +117,9 @@ class ClusterState:
         return frozenset(pod.node for pod in self.objects.placed if not pod.readable)
 
     @cached_property
-    def guards(self) -> tuple[PlacedPod, ...]:
+    def guards(self) -> Guards:
         """Pods that keep others out of their part of the cluster."""
-        return tuple(pod for pod in self.objects.placed if pod.avoids)
-
-    @cached_property
-    def topologies(self) -> tuple[str, ...]:
-        """The labels of nodes by which these pods mean a part of the cluster."""
-        return tuple(sorted({avoided.topology for guard in self.guards for avoided in guard.avoids}))
-
-    @cached_property
-    def avoided(self) -> Mapping[tuple[str, str], tuple[AvoidedPods, ...]]:
-        """What these pods avoid, by the label and the value that mean the part of the cluster."""
-        found: defaultdict[tuple[str, str], dict[AvoidedPods, None]] = defaultdict(dict)
-        for guard in self.guards:
-            place = self.objects.nodes.get(guard.node)
-            for avoided in guard.avoids:
-                value = None if place is None else place.labels.get(avoided.topology)
-                if value is not None:
-                    found[avoided.topology, value][avoided] = None
-        return {part: tuple(each) for part, each in found.items()}
+        return Guards(self.objects)
 
     def by_claims(self, pod: WaitingPod, node: ClusterNode) -> Mapping[str, int]:
         """Return the requested resources that a node does not count itself and device classes have."""
@@ -150,14 +133,6 @@ class ClusterState:
 
 
 Filter = Callable[[WaitingPod, ClusterNode, ClusterState], Finding | None]
-
-
-def node_name(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | None:
-    """Return a finding unless the pod asks for this node, or for none, by ``spec.nodeName``."""
-    if pod.node_name in {"", node.name}:
-        return None
-    message = "node(s) didn't match the requested node name"
-    return Finding((Reason(message, f"the node that the pod names, {pod.node_name}"),))
 
 
 def cordon(pod: WaitingPod, node: ClusterNode, _: ClusterState) -> Finding | None:
@@ -259,18 +234,11 @@ def _insufficient(name: str, *, offered: bool) -> Reason:
 
 def anti_affinity(pod: WaitingPod, node: ClusterNode, state: ClusterState) -> Finding | None:
     """Return a finding if a pod that runs keeps this pod out of its part of the cluster."""
-    answers = {_kept_out(each, pod) for each in _avoided(node, state)} - {False}
+    answers = {_kept_out(each, pod) for each in state.guards.avoided(node)} - {False}
     if True in answers:
         message = "node(s) didn't satisfy existing pods anti-affinity rules"
         return Finding((Reason(message, "anti-affinity of a pod that runs"),))
     return Finding(unjudged=("labels of namespaces in the anti-affinity of pods",)) if answers else None
-
-
-def _avoided(node: ClusterNode, state: ClusterState) -> Iterator[AvoidedPods]:
-    """Yield what pods in the same part of the cluster as a node avoid."""
-    for topology in state.topologies:
-        if (value := node.labels.get(topology)) is not None:
-            yield from state.avoided.get((topology, value), ())
 
 
 def _kept_out(avoided: AvoidedPods, pod: WaitingPod) -> bool | None:

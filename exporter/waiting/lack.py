@@ -33,6 +33,7 @@ class Search:
     judge: Judge
     trials: Trials
     facts: GpuFacts
+    now: float  # Unix time
 
     @cached_property
     def lacking(self) -> Mapping[str, AbstractSet[str]]:

@@ -134,6 +134,7 @@ class OfferedDraDevice:
     # by "set/counter".
     counters: Mapping[str, int] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()  # also those without effect
+    shared: bool = False  # whether several claims may have it at once, each a part of its capacity
     unread: tuple[str, ...] = ()  # multiple allocations, binding conditions …; each as words
 
 
@@ -180,6 +181,7 @@ class PlacedPod(NamedTuple):
     avoids: tuple[AvoidedPods, ...] = ()
     readable: bool = True  # whether all its requests could be read
     key: PodKey = PodKey("", "")  # its name, empty if several pods are taken together
+    ends: float | None = None  # Unix time by which it should have ended, if it is ending and that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,13 +190,12 @@ class WaitingPod:
 
     key: PodKey
     uid: str
-    created: float  # Unix time
-    since: float  # Unix time at which the condition became False
+    created: float | None  # Unix time, None if it cannot be read
+    since: float | None  # Unix time at which the condition became False, None likewise
     reason: Literal["Unschedulable", "SchedulingGated"]
     requests: Amounts  # of all containers, init containers and overhead, as the scheduler sums them
-    priority: int = 0
+    priority: int | None = 0  # None: it is not known
     scheduler: str = "default-scheduler"
-    node_name: str = ""  # spec.nodeName
     nominated: str = ""  # the node that preemption makes room on for this pod
     gates: tuple[str, ...] = ()  # scheduling gates that hold it back
     selector: Mapping[str, str]

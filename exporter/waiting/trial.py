@@ -40,11 +40,8 @@ class Trials:
     """Judges pods after changes of a node."""
 
     def __init__(self, state: ClusterState) -> None:
-        self._objects, self._guards, self._nominated = state.objects, state.guards, state.nominated
+        self._objects, self._state, self._nominated = state.objects, state, state.nominated
         self.devices = DeviceChanges(self._objects)
-        nodes = self._objects.nodes
-        # Other nodes matter only as places of pods that keep others out.
-        self._places = {each.node: nodes[each.node] for each in self._guards if each.node in nodes}
         by_node: defaultdict[str, list[PlacedPod]] = defaultdict(list)
         for pod in self._objects.placed:
             by_node[pod.node].append(pod)
@@ -66,11 +63,14 @@ class Trials:
     def after(self, pod: WaitingPod, change: Change) -> Verdict:
         """Return the verdict of a pod on the node after a change."""
         stay = [each for each in self._by_node.get(change.node, ()) if each.key not in change.gone]
-        elsewhere = [each for each in self._guards if each.node != change.node]
-        nodes = {**self._places, change.node: _changed(self._objects.nodes[change.node], change)}
+        nodes = self._objects.nodes
+        place = nodes[change.node]
+        # Other nodes matter only as places of pods that keep others out of their part of the cluster.
+        elsewhere = self._state.guards.beside(place)
+        places = {each.node: nodes[each.node] for each in elsewhere}
         objects = replace(
             self.devices.after(pod, change.node, change.gone, change.untainted, change.claims),
-            nodes=nodes,
+            nodes={**places, change.node: _changed(place, change)},
             placed=(*stay, *elsewhere),
             waiting=self._nominated.get(change.node, ()),
         )

@@ -24,7 +24,7 @@ _OF_ALL_SCHEDULERS: Final = ("NodeAffinity", "NodeResourcesFit")
 _EARLY: Final = ("", "GangScheduling", "VolumeBinding")
 ORDER: Final = (
     *_EARLY,
-    *("NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
+    *("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
     *("PodTopologySpread", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"),
 )
 """The filters of the default scheduler, in the order in which they may reject a node."""
@@ -115,7 +115,6 @@ class Judge:
         self._findings = Findings(self._state, self._devices, self._nodes)
         self._known: dict[Hashable, PodVerdicts] = {}
         self._judged: Mapping[str, Filter] = {
-            "NodeName": filters.node_name,
             "NodeUnschedulable": filters.cordon,
             "TaintToleration": filters.taints,
             "NodeAffinity": filters.node_affinity,
@@ -143,8 +142,12 @@ class Judge:
 
     def lacks_devices(self, pod: WaitingPod, node: str) -> bool:
         """Return whether the claims of a pod cannot be served by devices (DRA) of a node."""
-        finding = self._devices.claims(pod, self._state.objects.nodes[node], self._state)
-        return finding is not None and bool(finding.reasons)
+        return self._devices.lack(pod, self._state.objects.nodes[node])
+
+    def offers_devices(self, pod: WaitingPod, nodes: Iterable[str]) -> bool:
+        """Return whether one of some nodes could serve the claims of a pod if no other claim had devices."""
+        alone = self._devices.for_alone(pod)
+        return any(not alone.lack(pod, self._state.objects.nodes[node]) for node in nodes)
 
     def judge(self, pod: WaitingPod) -> PodVerdicts:
         """Return the verdicts of a pod on all nodes; pods that ask for the same share them."""
@@ -155,12 +158,17 @@ class Judge:
 
     def asked(self, pod: WaitingPod) -> Hashable:
         """Return all of a pod that its verdicts depend on."""
-        items = (pod.requests, pod.selector, pod.labels if self._state.guards else {})
+        items = (pod.requests, pod.selector)
         single = (pod.uid, pod.priority) if self._state.nominated else ()
-        own = (pod.affinity, pod.tolerations, pod.scheduler, pod.node_name, pod.gates, pod.unjudged)
-        namespace = pod.key.namespace if self._state.guards else ""
+        own = (pod.affinity, pod.tolerations, pod.scheduler, pod.gates, pod.unjudged)
         claims = self._devices.asked(pod)
-        return (*(frozenset(each.items()) for each in items), *single, *own, namespace, claims)
+        return (
+            *(frozenset(each.items()) for each in items),
+            *single,
+            *own,
+            self._state.guards.seen_of(pod),
+            claims,
+        )
 
     def _judge(self, pod: WaitingPod) -> PodVerdicts:
         if pod.scheduler != DEFAULT_SCHEDULER:
@@ -201,7 +209,7 @@ class Judge:
         nodes, may_abort = list(self._places), False
         if names is not None:
             reason = Reason(
-                "node(s) didn't satisfy plugin(s) [NodeAffinity]", "node affinity names other nodes"
+                "node(s) didn't satisfy plugin(s) [NodeAffinity]", "node affinity for other nodes"
             )
             other = Verdict("no", "NodeAffinity", (reason,), not _early(pod.unjudged), pod.unjudged)
             found[other] = [place for place in nodes if self.nodes[place] not in names]
@@ -234,7 +242,6 @@ class Judge:
     def _stages(self, pod: WaitingPod) -> tuple[_Stage, ...]:
         """Return the filters that can have anything against a pod, in order."""
         idle = {
-            "NodeName": not pod.node_name,
             "NodeAffinity": not pod.selector and pod.affinity is None,
             "InterPodAffinity": not self._state.guards,
             "DynamicResources": not pod.claims

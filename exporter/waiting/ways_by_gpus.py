@@ -42,7 +42,8 @@ def recut(search: Search) -> Found:
 
 def _recut(search: Search, gpu: MigGpu, resource: str, possible: Sequence[Span], count: int) -> Way | None:
     beside = places_for(possible, gpu.used, count)
-    places = beside if beside is not None or gpu.held else places_for(possible, (), count)
+    unused = not gpu.held and _all_free(search, gpu)
+    places = places_for(possible, (), count) if beside is None and unused else beside
     if places is None or not _only_missing(search, gpu.node, {resource: count}):
         return None
     removed = {} if beside is not None else {name: -offered for name, offered in gpu.offered.items()}
@@ -73,6 +74,14 @@ def _recut(search: Search, gpu: MigGpu, resource: str, possible: Sequence[Span],
         stops=stops,
         unjudged=search.unjudged(verdict),
     )
+
+
+def _all_free(search: Search, gpu: MigGpu) -> bool:
+    """Return whether so many slices of a node are free as a GPU without holders has.
+
+    Else pods came since its holders were read.
+    """
+    return all(search.free(gpu.node, name) >= offered for name, offered in gpu.offered.items())
 
 
 def _not_helping(gpu: MigGpu, profile: str, possible: Sequence[Span], count: int) -> NotHelping | None:
@@ -141,11 +150,12 @@ def _repairs(search: Search) -> Iterator[Way]:
         verdict = search.try_change(Change(node=gpu.node, offers=wanted))
         if verdict.answer != "no":
             why = f" ({gpu.condition})" if gpu.condition else ""
+            are = "is" if sum(wanted.values()) == 1 else "are"
             yield Way(
                 kind="device",
                 node=gpu.node,
                 gpu=gpu.gpu,
-                what=f"repair GPU {gpu.gpu} of {gpu.node}{why}: {_slices(wanted)} of it are unhealthy",
+                what=f"repair GPU {gpu.gpu} of {gpu.node}{why}: {_slices(wanted)} of it {are} unhealthy",
                 asked="on-call",
                 source="GPUs",
                 unjudged=search.unjudged(verdict),
@@ -160,13 +170,14 @@ def _cordons(search: Search) -> Iterator[Way]:
         verdict = search.try_change(Change(node=node, uncordoned=True))
         if verdict.answer != "no":
             found += 1
+            unjudged = search.unjudged(verdict)
             yield Way(
                 kind="device",
                 node=node,
-                what=f"uncordon {node}: the pod fits there",
+                what=f"uncordon {node}" if unjudged else f"uncordon {node}: the pod fits there",
                 asked="who cordoned it",
                 source="objects",
-                unjudged=search.unjudged(verdict),
+                unjudged=unjudged,
             )
 
 

@@ -2,16 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from exporter.waiting.device_changes import released
 from exporter.waiting.filters import Reason, is_device
 from exporter.waiting.lack import MOST_FOUND, Search, listed, names_as_text, spared
-from exporter.waiting.objects import PlacedPod
+from exporter.waiting.objects import PlacedPod, PodKey
 from exporter.waiting.trial import Change
 from exporter.waiting.verdict import Verdict
 from exporter.waiting.way import Found, NotHelping, Way
 from exporter.wording import duration
+
+STUCK: Final = "on-call: it does not end"
+# A kubelet that answers ends a pod soon after its grace period.
+_LATE: Final = 300.0
 
 
 def ending(search: Search) -> Found:
@@ -23,18 +27,32 @@ def ending(search: Search) -> Found:
             continue
         verdict = search.try_change(Change(node=node, gone=frozenset(pods)))
         if verdict.answer != "no":
-            ways.append(
-                Way(
-                    kind="ending",
-                    node=node,
-                    what=f"wait for {listed(pods)} on {node}, which {'are' if pods[1:] else 'is'} ending",
-                    asked="none: wait",
-                    source="objects",
-                    pods=pods,
-                    unjudged=search.unjudged(verdict),
-                )
+            late = max(
+                (search.now - each.ends for each in ending_pods if each.key in pods and each.ends),
+                default=0.0,
             )
-    return Found(sorted(ways, key=lambda way: (bool(way.unjudged), len(way.pods), way.node)), [])
+            ways.append(_wait_for(node, pods, late, search.unjudged(verdict)))
+    return Found(sorted(ways, key=_soonest), [])
+
+
+def _wait_for(node: str, pods: tuple[PodKey, ...], late: float, unjudged: tuple[str, ...]) -> Way:
+    """Return the way that pods end; ``late``: for how many seconds one of them should have ended."""
+    several = len(pods) > 1
+    stuck = late > _LATE
+    since = f"; {'one of them' if several else 'it'} should have ended {duration(late)} ago" if stuck else ""
+    return Way(
+        kind="ending",
+        node=node,
+        what=f"wait for {listed(pods)} on {node}, which {'are' if several else 'is'} ending{since}",
+        asked=STUCK if stuck else "none: wait",
+        source="objects",
+        pods=pods,
+        unjudged=unjudged,
+    )
+
+
+def _soonest(way: Way) -> tuple[object, ...]:
+    return bool(way.unjudged), way.asked == STUCK, len(way.pods), way.node
 
 
 class _Holder(NamedTuple):
@@ -140,7 +158,7 @@ def _left(search: Search, node: str, reason: Reason, holders: Sequence[_Holder])
     """Return why a node would still be out without its idle pods."""
     name = reason.resource
     if not name:
-        return reason.words
+        return f"the node is still out: {reason.words}"
     free = max(search.free(node, name) + _held(name, holders), 0)
     return f"{free} of {search.capacity(node, name)} {name} free, {search.pod.requests[name]} requested"
 

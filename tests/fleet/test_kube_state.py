@@ -163,7 +163,7 @@ async def test_of_pods_that_run_those_with_devices_have_their_names(urls: tuple[
             repr,
             (
                 PlacedPod("n1", {RESOURCE: 1}, key=PodKey("ml", "runs")),
-                PlacedPod("n1", {RESOURCE: 1}, ending=True, key=PodKey("ml", "leaves")),
+                PlacedPod("n1", {RESOURCE: 1}, ending=True, key=PodKey("ml", "leaves"), ends=1.8e9),
                 PlacedPod("n1", {"cpu": 300, "pods": 3}),
             ),
         )
@@ -177,6 +177,7 @@ async def test_the_pods_that_wait(urls: tuple[str, float]) -> None:
     assert view.objects.waiting == view.waiting
     assert (waits.key, waits.uid, waits.owner) == (PodKey("ml", "waits"), "u5", "Job train")
     assert (waits.created, waits.since, waits.reason) == (1.7e9, 1.7e9, "Unschedulable")
+    assert waits.priority is None
     # The containers together need more than the init containers one by one.
     assert waits.requests == {"cpu": 750, "memory": 7, RESOURCE: 1, "pods": 1}
     assert waits.tolerations == (Toleration("gpu", "Exists", "", "NoSchedule"),)
@@ -270,6 +271,19 @@ async def test_a_query_that_fails_costs_what_needs_it(
     assert all("too many samples" in each for each in view.failures)
     if "ending" in failing:
         assert "which pods are being deleted" in view.unseen
+
+
+async def test_a_pod_of_an_unknown_age_has_none() -> None:
+    usual = answer_without()
+
+    def answer(expression: str) -> Samples | str:
+        pod = {"namespace": "ml", "pod": "waits", "uid": "u"}
+        return [(pod, 1.0)] if expression == kube_state.QUESTIONS["waiting"] else usual(expression)
+
+    async with connected(answer) as prometheus:
+        (pod,) = (await read_kube_state(prometheus, AT)).waiting or ()
+
+    assert (pod.created, pod.since) == (None, None)
 
 
 @pytest.mark.parametrize("whole", [True, False])

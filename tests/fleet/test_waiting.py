@@ -1,6 +1,7 @@
 """The pods that wait: their order, why each waits in a word, their numbers as series, and what is unknown."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,17 @@ from exporter.fleet.queries import Answers
 from exporter.fleet.waiting import REASONS, answer_all, answer_one, count, narrowed, reason_of
 from exporter.fleet.waiting_words import sentences
 from exporter.waiting.gpu_facts import GpuFacts
-from exporter.waiting.objects import Objects, PodKey, WaitingPod
+from exporter.waiting.objects import (
+    ClaimRequest,
+    DeviceClass,
+    DeviceName,
+    Objects,
+    OfferedDraDevice,
+    PodKey,
+    ResourceClaim,
+    ResourceSlice,
+    WaitingPod,
+)
 from tests.fleet.waiting_cluster import (
     BIG,
     NOW,
@@ -67,6 +78,48 @@ def test_some_namespaces_are_narrowed_after_their_pods_were_answered():
 )
 def test_the_first_reason_that_holds_is_why_a_pod_waits(pod: WaitingPod, expected: str):
     assert reason(pod) == expected
+
+
+DRA = OfferedDraDevice(name=DeviceName("gpu.example.com", "gpu-2", "a"), attributes={}, capacity={})
+OTHERS = ResourceClaim(namespace="ml", name="other", requests=(), allocated=(DRA.name,))
+
+
+@pytest.mark.parametrize(
+    ("expected", "devices", "claims", "more"),
+    [
+        ("held", (DRA,), (OTHERS,), {}),
+        ("not_offered", (), (), {}),
+        ("rest", (DRA,), (), {"requests": {"cpu": 99_000}}),
+        ("held", (DRA,), (OTHERS,), {"requests": {"cpu": 99_000}}),
+        ("held", (DRA,), (OTHERS,), {"requests": {"ex.com/gpu": 1}, "claims": ()}),
+        ("not_offered", (), (), {"requests": {"ex.com/gpu": 1}, "claims": ()}),
+        ("rest", (DRA,), (), {"requests": {"ex.com/gpu": 1, "cpu": 99_000}, "claims": ()}),
+    ],
+)
+def test_why_a_pod_waits_for_devices_of_dra_drivers(
+    expected: str,
+    devices: tuple[OfferedDraDevice, ...],
+    claims: tuple[ResourceClaim, ...],
+    more: dict[str, Any],
+):
+    mine = ResourceClaim(
+        namespace="ml", name="mine", requests=(ClaimRequest(name="gpu", device_class="gpu"),)
+    )
+    of_node = ResourceSlice(
+        driver="gpu.example.com", pool="gpu-2", generation=1, slices_of_pool=1, node="gpu-2", devices=devices
+    )
+    known = objects(
+        claims={(each.namespace, each.name): each for each in (mine, *claims)},
+        slices=(of_node,),
+        classes={"gpu": DeviceClass(name="gpu", extended_resource="ex.com/gpu")},
+    )
+    asking = waits("a", 1, **({"requests": {"pods": 1}, "claims": ("mine",)} | more))
+
+    assert reason(asking, known) == expected
+
+
+def test_a_cluster_without_nodes_offers_nothing():
+    assert reason(waits("a", 1), objects(nodes={}, placed=())) == "not_offered"
 
 
 def test_without_nodes_nothing_is_judged_and_the_pods_are_listed():

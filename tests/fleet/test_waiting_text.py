@@ -9,7 +9,7 @@ from exporter.fleet.pages import openapi
 from exporter.fleet.waiting import Waiting, answer_all, answer_one, narrowed
 from exporter.fleet.waiting_data import COLUMNS, waiting_csv, waiting_json
 from exporter.fleet.waiting_text import waiting_text, why_text
-from exporter.waiting.objects import ClusterNode, PodKey, WaitingPod
+from exporter.waiting.objects import ClusterNode, NodeTerm, PodKey, Requirement, WaitingPod
 from exporter.wording import TIMES, UNKNOWN
 from tests.fleet.waiting_cluster import (
     BIG,
@@ -38,7 +38,7 @@ ml/train-7 waits 42 min for 1 {TIMES} nvidia.com/mig-3g.40gb (and 8 CPU, 64.0 Gi
   3  repair GPU 5 of gpu-2 (needs reset): 2 {TIMES} nvidia.com/mig-3g.40gb of it are   on-call
      unhealthy
   would not help: GPU 0 of gpu-9 has 6 free memory slices, but no place of a 3g.40gb is free
-  2 pods that wait for the same come first, by priority, then age.
+  1 pod that waits for the same comes first, by priority, then age.
 
 Known: pods 3 s ago, nodes 4 s ago, GPUs 12 s ago; from the Kubernetes API.
 """
@@ -63,7 +63,12 @@ def _about(pod: WaitingPod, *nodes: ClusterNode) -> str:
 def test_a_node_that_does_not_offer_the_device_is_out_for_that_alone():
     text = _about(waits("train-7", 42), node("small", offers={"cpu": 1000}), node("large"))
 
-    assert f"All 2 nodes are out: 2 without {BIG}." in text
+    assert f"Both nodes are out: 2 without {BIG}." in text
+
+
+def test_a_cluster_without_nodes_is_said_to_have_none():
+    assert "The cluster has no nodes." in _about(waits("train-7", 42))
+    assert "The cluster has no nodes." in _about(waits("train-7", 42, requests={"pods": 1}))
 
 
 def test_what_a_node_is_short_of_is_one_reason():
@@ -74,10 +79,19 @@ def test_what_a_node_is_short_of_is_one_reason():
     )
 
 
+def test_a_node_that_the_affinity_does_not_name_is_out_by_that():
+    named = (NodeTerm(fields=(Requirement("metadata.name", "In", ("busy",)),)),)
+    busy = node("busy", offers={BIG: 0})
+
+    assert "1 by node affinity for other nodes." in _about(
+        waits("train-7", 42, selector={}, affinity=named), busy, node("other")
+    )
+
+
 def test_nothing_is_said_of_offers_if_no_node_is_open_to_the_pod():
     text = _about(waits("train-7", 42), node("far", "b", offers={BIG: 2}), node("shut", cordoned=True))
 
-    assert "All 2 nodes are out: 1 by node selector zone=a, 1 cordoned." in text
+    assert "Both nodes are out: 1 by node selector zone=a, 1 cordoned." in text
     assert "offer" not in text
 
 
@@ -91,6 +105,19 @@ def test_what_another_scheduler_does_is_not_judged():
 
     assert "Scheduler volcano: its queues are not read here." in text
     assert "NEAREST" not in text
+
+
+def test_of_a_pod_since_an_unknown_time_no_time_is_said():
+    unknown = waits("train-7", 42, created=None, since=None)
+    waiting = answer_all(view(objects(waiting=(unknown, waits("old", 900)))), facts(), NOW)
+
+    assert [each.pod.key.name for each in waiting.answers or ()] == ["train-7", "old"]
+    assert "ml/train-7 waits for 1 " in why("train-7", waiting)
+    assert waiting_text(waiting, 100).splitlines()[1].split()[:2] == ["ml/train-7", UNKNOWN]
+    pod, _ = waiting_json(waiting)["pods"]
+    assert (pod["waits_seconds"], pod["pods_ahead"]) == (None, None)
+    row, _ = csv.DictReader(io.StringIO(waiting_csv(waiting)))
+    assert (row["pod"], row["waits_seconds"], row["pods_ahead"]) == ("train-7", "", "")
 
 
 def test_what_cannot_be_judged_is_said_and_no_help_is_claimed():

@@ -31,7 +31,7 @@ class WaitingMetrics(Collector):
         yield pods
         idle = GaugeMetricFamily(
             "gpuslice_waiting_pods_blocked_by_idle",
-            "Pods that wait and would fit a node without an idle pod that holds slices there, by resource.",
+            "Pods that wait and, as far as is judged, would fit a node without an idle pod there.",
             labels=("resource",),
         )
         for resource, number in sorted(read.counts.by_idle.items()):

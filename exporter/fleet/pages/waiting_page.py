@@ -19,6 +19,7 @@ from exporter.fleet.waiting_words import (
     reason_words,
     requested,
     sentences,
+    waits_words,
     way_words,
 )
 from exporter.waiting.answer import Answer
@@ -137,7 +138,7 @@ def _pod(answer: Answer, links: Links) -> ShownPod:
     return ShownPod(
         id=f"pod-{quote(str(answer.pod.key), safe='')}",
         answer=answer,
-        waits=duration(answer.seconds),
+        waits=waits_words(answer),
         devices=devices_words(answer),
         requested=requested(answer),
         reason=reason_words(answer),

@@ -30,10 +30,10 @@ _POD: Final = {
     "pod": text("Name of the pod."),
     "uid": text("UID of the pod."),
     "owner": text("Kind and name of its controller.", null=True),
-    "priority": number("Its priority."),
+    "priority": number("Its priority.", null=True),
     "scheduler": text("The scheduler that places it."),
     "gates": listed(_TEXTS, "Scheduling gates that hold it back."),
-    "waits_seconds": number("Seconds since the scheduler first could not place it."),
+    "waits_seconds": number("Seconds since the scheduler first could not place it.", null=True),
     "requests": {
         **_NUMBERS,
         "description": "What it requests by resource: millicores of cpu, bytes, and counts.",
@@ -47,7 +47,10 @@ _POD: Final = {
     "nodes_out": listed(reference("NodesOut"), "Why nodes are out, each node once, the most first."),
     "not_judged": listed(_TEXTS, "What of the pod is not judged on some node."),
     "remarks": listed(_TEXTS, "What holds for the pod as a whole."),
-    "pods_ahead": number("Pods that wait for the same and come first, by priority, then age.", null=True),
+    "pods_ahead": number(
+        "Pods that wait for the same and come first, by priority, then age; null if they are not known.",
+        null=True,
+    ),
     "ways": listed(reference("Way"), "At most five, nearest first, at most one of each kind."),
     "would_not_help": listed(
         whole({"node": text("The node."), "what": text("In words.")}), "What only looks like a way."

@@ -165,6 +165,7 @@ def test_a_slice() -> None:
     counters = [{"name": "gpu", "counters": {"memory": {"value": "7"}, "odd": {"value": "much"}}}]
     shared = piece({"consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "3"}}}]})
     assert shared.devices[0].counters == {"gpu/memory": billionths("3")}
+    assert piece({"allowMultipleAllocations": True}).devices[0].shared
     shared = piece({}, sharedCounters=counters)
     assert (shared.counters, shared.unread) == (
         {"gpu/memory": billionths("7")},

@@ -56,7 +56,9 @@ def test_a_placed_pod() -> None:
         "status": {"phase": "Running"},
     }
 
-    assert read_placed_pod(pod) == PlacedPod("gpu-1", {"pods": 1}, ending=True, key=PodKey("ml", "train"))
+    assert read_placed_pod(pod) == PlacedPod(
+        "gpu-1", {"pods": 1}, ending=True, key=PodKey("ml", "train"), ends=1767225600.0
+    )
     for phase in ("Succeeded", "Failed"):
         assert read_placed_pod(pod | {"status": {"phase": phase}}) is None
     assert read_placed_pod(pod | {"spec": {}}) is None
@@ -151,6 +153,8 @@ def test_only_pods_that_could_not_be_placed_wait() -> None:
     placed = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
 
     assert waiting({}, gated).reason == "SchedulingGated"
+    unknown = waiting({}, gated, creationTimestamp="yesterday")
+    assert (unknown.created, unknown.since) == (None, None)
     for pod in (
         {"metadata": named},
         {"metadata": named, "status": placed},

@@ -93,7 +93,6 @@ POD_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     ),
     "priority": FEW,
     "nominated": st.sampled_from(("n1", "n2")),
-    "node_name": st.sampled_from(("n1", "n2")),
     "scheduler": st.just("volcano"),
     "gates": st.just(("quota",)),
     "selector": LABELS,

@@ -1,5 +1,6 @@
 """Claims are served exactly if requests can be matched with free devices; with doubts only "no" is left."""
 
+from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any
 
@@ -88,6 +89,20 @@ def test_devices_that_claims_have_are_in_use() -> None:
     assert answer(request(), claims=claim(request()) | other) == "fits"
     assert answer(request(count=2), claims=claim(request(count=2)) | other) == "no"
     assert answer(request(count=None), claims=claim(request(count=None)) | other) == "no"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_device_that_claims_share_may_serve_another(count: int) -> None:
+    """Each claim has a part of its capacity, which is not judged."""
+    shared = replace(A, shared=True, unread=("allowMultipleAllocations",))
+    of_another = claim(request(), name="c2", allocated=(A.name,))
+
+    def found(**more: Any) -> str:
+        return answer(claims=claim(request(count=count)) | of_another, devices=(replace(shared, **more),))
+
+    assert found() == "not judged"
+    assert found(taints=(Taint("sick", "", "NoSchedule"),)) == "no"
+    assert found(shared=False) == "no"
 
 
 def test_an_allocated_claim_is_bound_to_its_nodes() -> None:

@@ -25,8 +25,6 @@ TAINT = Taint("gpu", "", "NoSchedule")
     ("filter_", "waiting", "there"),
     [
         ("", {}, {}),
-        ("NodeName", {"node_name": "n2"}, {}),
-        ("", {"node_name": "n1"}, {}),
         ("NodeUnschedulable", {}, {"cordoned": True}),
         ("", {"tolerations": EVERYWHERE}, {"cordoned": True}),
         ("TaintToleration", {}, {"taints": (TAINT,)}),

@@ -10,7 +10,13 @@ from exporter.model.mig_geometry import Span
 from exporter.waiting.answer import Answer, Answering
 from exporter.waiting.filters import CORDON
 from exporter.waiting.gpu_facts import GpuFacts, IdlePod, MigGpu, SharedGpu, SickDevice, SmallerRequest
-from exporter.waiting.objects import ClusterNode, Objects, PlacedPod, PodKey, WaitingPod
+from exporter.waiting.objects import (
+    ClusterNode,
+    Objects,
+    PlacedPod,
+    PodKey,
+    WaitingPod,
+)
 from exporter.waiting.verdict import Judge
 from exporter.waiting.way import KINDS, Way
 from exporter.wording import TIMES
@@ -67,6 +73,18 @@ def test_a_pod_that_is_ending_is_the_nearest_way():
     (way,) = answered(wants(), objects, facts(idle=(IdlePod(PodKey("ml", "old"), "n1", 9 * HOURS),))).ways
 
     assert (way.kind, way.pods, way.asked) == ("ending", (PodKey("ml", "old"),), "none: wait")
+
+
+def test_a_pod_that_should_have_ended_is_a_matter_of_on_call():
+    late, soon = holder("late", ending=True, ends=60.0 - HOURS), holder("soon", "n2", ending=True, ends=50.0)
+    nodes = mig_node(), mig_node("n2")
+
+    (nearest,) = answered(wants(), cluster(*nodes, placed=(late, soon)), facts()).ways
+    (stuck,) = answered(wants(), cluster(mig_node(), placed=(late,)), facts()).ways
+
+    assert (nearest.node, nearest.asked, nearest.others) == ("n2", "none: wait", 1)
+    assert stuck.asked == "on-call: it does not end"
+    assert stuck.what == "wait for ml/late on n1, which is ending; it should have ended 1 h 0 min ago"
 
 
 def test_the_owner_of_the_longest_idle_pod_is_asked():
@@ -199,6 +217,23 @@ def test_sick_slices_and_cordoned_nodes_are_ways_of_those_who_repair():
     assert (uncordon.what, uncordon.asked) == ("uncordon n1: the pod fits there", "who cordoned it")
 
 
+def test_of_a_cordoned_node_that_is_not_judged_wholly_it_is_not_said_that_the_pod_fits():
+    (uncordon,) = answered(wants(unjudged=("volumes",)), cluster(mig_node(cordoned=True)), facts()).ways
+
+    assert (uncordon.what, uncordon.unjudged) == ("uncordon n1", ("volumes",))
+
+
+def test_a_gpu_on_which_pods_have_started_since_is_not_cut_again():
+    """Holders are read at intervals, and pods come at any time."""
+    place = mig_node(big=0)
+    place = replace(place, allocatable={**place.allocatable, SMALL: 2})
+    empty = facts(mig=(gpu(Span(0, 1), Span(4, 1), held=False, offered={SMALL: 2}),))
+    new = holder("new", requests={SMALL: 1})
+
+    assert kinds(answered(wants(), cluster(place), empty)) == ["recut"]
+    assert not answered(wants(), cluster(place, placed=(new,)), empty).ways
+
+
 def test_a_smaller_request_is_a_way_by_the_advice_on_its_workload():
     place = mig_node(big=0)
     place = replace(place, allocatable={**place.allocatable, SMALL: 1})
@@ -242,11 +277,15 @@ def test_pods_of_higher_priority_and_older_ones_of_the_same_resource_are_ahead()
         wants(uid="3", key=PodKey("a", "3"), created=15.0),
         wants(uid="4", key=PodKey("a", "4"), created=5.0, gates=("quota",)),
         wants(SMALL, uid="5", key=PodKey("a", "5"), created=5.0),
+        wants(uid="6", key=PodKey("a", "6"), created=5.0, scheduler="volcano"),
+        wants(uid="7", key=PodKey("a", "7"), created=None),
     )
+    objects = cluster(mig_node(big=0), waiting=others)
 
-    answer = answered(wants(created=10.0), cluster(mig_node(big=0), waiting=others), facts())
-
-    assert answer.ahead == 2
+    assert answered(wants(created=10.0), objects, facts()).ahead == 2
+    assert answered(wants(created=None), objects, facts()).ahead is None
+    assert answered(wants(created=10.0, priority=None), objects, facts()).ahead is None
+    assert answered(wants(created=10.0, scheduler="volcano"), objects, facts()).ahead is None
 
 
 NODES = ("n1", "n2", "n3")
