@@ -99,8 +99,8 @@ def _waiting_for_idle(numbers: CapacityThresholds) -> Alert:
         summary="Pods wait for {{ $labels.resource }} that idle pods hold"
         "{{ with $labels.cluster }} in cluster {{ . }}{{ end }}",
         description=f"Of the pods that wait for {{{{ $labels.resource }}}}, {ROUNDED} would fit a node "
-        f"without an idle pod there, for {numbers.waiting_for_idle_for}. `kubectl gpuslice waiting` lists "
-        "them, and the idle pods: ask the owners of these to end them.",
+        f"without an idle pod there, as far as is judged, for {numbers.waiting_for_idle_for}. "
+        "`kubectl gpuslice waiting` lists them, and the idle pods: ask the owners of these to end them.",
         dashboard=FLEET_BOARD,
     )
 
