@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, closing
 
 import pytest
 
+from benchmarks.processes import free_port
 from exporter.config import ListenAddress, load_settings
 from exporter.web.kit.http.listeners import bind
 from exporter.web.kit.http.server import ListenError, Server
@@ -179,8 +180,9 @@ async def test_without_any_address_the_reason_is_raised(host, families):
 @pytest.mark.parametrize("family", sorted(HERE))
 async def test_a_port_that_one_family_has_taken_is_an_error(text, family):
     """It would be the page of somebody else for some clients. Nothing stays open."""
-    with socket.create_server((LOCAL[family], 0), family=family) as taken:
-        port = taken.getsockname()[1]
+    # A port that the system would choose could be that of another program's connection afterwards.
+    port = free_port()
+    with socket.create_server((LOCAL[family], port), family=family):
         with pytest.raises(ListenError, match="Address already in use; choose another with --listen"):
             await Server(small_app(), address(text.format(port))).start()
     async with serving(text.format(port)):
