@@ -182,8 +182,8 @@ async def test_a_port_that_one_family_has_taken_is_an_error(text, family):
     """It would be the page of somebody else for some clients. Nothing stays open."""
     # A port that the system would choose could be that of another program's connection afterwards.
     port = free_port()
-    with socket.create_server((LOCAL[family], port), family=family):
-        with pytest.raises(ListenError, match="Address already in use; choose another with --listen"):
-            await Server(small_app(), address(text.format(port))).start()
+    refused = pytest.raises(ListenError, match="Address already in use; choose another with --listen")
+    with socket.create_server((LOCAL[family], port), family=family), refused:
+        await Server(small_app(), address(text.format(port))).start()
     async with serving(text.format(port)):
         pass
