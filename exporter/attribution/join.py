@@ -48,21 +48,23 @@ class Attribution:
     proven: frozenset[DeviceKey] = frozenset()  # devices on which a container without a row has no process
 
 
-def attribute(
+def attribute(  # noqa: PLR0913 - one poll's input
     gpus: Iterable[GpuReading],
     held: HoldingsIndex,
     workloads: Workloads,
     stale: Mapping[str, HoldingsIndex],
     *,
+    cgroups: CgroupIndex | None = None,
     confirmed: bool = True,
 ) -> Attribution:
     """Return the rows that follow from one poll's input; the order of the input does not matter.
 
-    ``stale`` maps the uuid of a GPU that was read in an earlier poll to the holdings of that poll. If
-    ``held`` is not ``confirmed`` in this poll, other containers may hold the devices by now.
+    ``stale`` maps the uuid of a GPU that was read in an earlier poll to the holdings of that poll.
+    ``cgroups`` are those of ``workloads`` and ``gpus``, made here by default. If ``held`` is not
+    ``confirmed`` in this poll, other containers may hold the devices by now.
     """
     ordered = sorted(gpus, key=lambda gpu: (gpu.identity.index, gpu.identity.uuid))
-    cgroups = CgroupIndex(workloads, ordered)
+    cgroups = cgroups or CgroupIndex(workloads, ordered)
     in_pods = (*processes_in_pods(ordered, workloads), *cgroups.charged_pods(ordered))
     unnamed = ambiguous(in_pods, held, workloads.pods or {}) | workloads.superseded
     held_at_reading = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from exporter.config import Settings
 from exporter.doctor import Check, Finding, absent, degraded
 from exporter.model import CollectorHealth, ContainerRow, ProcessRow, Snapshot
-from exporter.model.memory_limits import CgroupTree, disagreement
+from exporter.model.memory_limits import CgroupTree, unexplained_difference
 from exporter.model.poll_result import PollResult
 from exporter.wording import gibibytes, plural
 
@@ -164,7 +164,7 @@ def _meters(rows: Sequence[ContainerRow]) -> Iterator[Check]:
 def _difference(row: ContainerRow) -> int | None:
     if row.memory_source != "process" or row.memory_used is None or row.memory_charged is None:
         return None
-    return disagreement(row.memory_used, row.memory_charged, row.processes or 0)
+    return unexplained_difference(row.memory_used, row.memory_charged, row.processes or 0)
 
 
 def _outside_mps(snapshot: Snapshot) -> Iterator[Check]:

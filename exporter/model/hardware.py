@@ -82,16 +82,19 @@ class ProcessAccount:
     came_and_went: bool = False  # whether it started, too, since the previous sweep
 
 
+# The driver adds samples to accounts this often, in seconds.
+BOOKING_SECONDS = 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessAccounts:
-    """The accounts of all processes that used a GPU since the previous sweep, which none is missing of."""
+    """The accounts of all processes that used a GPU since the previous sweep, without a gap."""
 
     by_pid: Mapping[int, ProcessAccount]
     sample_seconds: float | None = None  # length of the driver's samples, as estimated; None if unknown
     uncertainty: float = 0.0  # by which part of itself that length may be wrong
-    overlap: float = (
-        0.0  # seconds before the previous sweep that the utilization of processes is a mean of, too
-    )
+    # Seconds before the previous sweep that the utilization of processes is a mean of, too.
+    overlap: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

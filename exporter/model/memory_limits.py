@@ -65,7 +65,7 @@ def zone_of(used: int | None, guaranteed: int | None, limit: int | None) -> Zone
     return "safe" if used <= guaranteed else "borrowing"
 
 
-def disagreement(by_processes: int, charged: int, processes: int) -> int | None:
+def unexplained_difference(by_processes: int, charged: int, processes: int) -> int | None:
     """Return the bytes by which two meters differ, None if their contexts may explain that."""
     difference = by_processes - charged
     return difference if abs(difference) > CONTEXT_BYTES * max(processes, 1) else None

@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 
 from exporter.attribution.audit import Audit, Booked
 from exporter.model import ContainerRef
+from exporter.model.hardware import BOOKING_SECONDS
 from exporter.model.snapshot import Disagreement
 
 # Figures count half after this time, in seconds.
 HALF_LIFE = 3600.0
 # Of a process with a sample, the driver rounds the share up to a whole percent.
 ROUNDED_UP = 0.01
-# The driver adds samples to accounts once a second: those of the last second are not in them yet, and never
-# will be if the process has ended.
-BOOKING_SECONDS = 1.0
 # GPU-seconds that are not kept any longer.
 NEGLIGIBLE = 1e-6
 
@@ -35,7 +33,8 @@ class _Window:
             _add(self.accounted, figure.owner, figure.accounted)
             self.explained += _explained(figure, audit, seconds)
         if any(figure.ended and not figure.came_and_went for figure in audit.booked):
-            # Together, they have lost up to the last second before this poll, too.
+            # Samples of its last BOOKING_SECONDS never get into the account of a process that ended.
+            # Together, such processes have lost up to that time before this poll, too.
             self.explained += BOOKING_SECONDS
         if not (self.unbroken and audit.complete):
             # Where the comparison begins or ends, the two are not of the same second.

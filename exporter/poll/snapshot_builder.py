@@ -120,9 +120,9 @@ class SnapshotBuilder:
         try:
             workloads = result.workloads or Workloads(places={}, pods=None, process_view=False)
             workloads = place_by_files(place_by_pods(workloads, result.own_uid), result.files)
-            cgroups = CgroupIndex(workloads)
+            cgroups = CgroupIndex(workloads, result.gpus)
             result = replace(result, gpus=tuple(without_own_limit(gpu, cgroups) for gpu in result.gpus))
-            holdings, attribution = self._joined(result, workloads, covered)
+            holdings, attribution = self._joined(result, workloads, cgroups, covered)
             self.limited_cgroups = {gpu.identity.uuid: cgroups.to_ask(gpu, self._held) for gpu in result.gpus}
         except Exception:
             # The time has passed all the same; the energy of it stays unattributed.
@@ -165,7 +165,7 @@ class SnapshotBuilder:
         )
 
     def _joined(
-        self, result: PollResult, workloads: Workloads, covered: Collection[str]
+        self, result: PollResult, workloads: Workloads, cgroups: CgroupIndex, covered: Collection[str]
     ) -> tuple[Holdings, Attribution]:
         settings = self._settings
         facts = node_facts(result, settings.resource_pattern, settings.dra_ignore_driver)
@@ -180,7 +180,10 @@ class SnapshotBuilder:
         stale |= dict.fromkeys(result.late.intersection(covered), previous)
         self._held_at_reading = {uuid: stale.get(uuid, current) for uuid in listed}
         self._previous = current
-        return holdings, attribute(result.gpus, self._held, workloads, stale, confirmed=result.confirmed)
+        confirmed = result.confirmed
+        return holdings, attribute(
+            result.gpus, self._held, workloads, stale, cgroups=cgroups, confirmed=confirmed
+        )
 
     def _with_objections(self, health: CollectorHealth) -> CollectorHealth:
         """Add the counts of unreadable annotations and files to the collector of the files."""

@@ -17,7 +17,6 @@ _NAME: Final = re.compile(r"(?<![\w:])DCGM_\w+(?![\w:])")
 _COMMENT: Final = re.compile(r"\{\{-?\s*/\*")
 
 _IN_TEMPLATE: Final = "a template"
-_IN_EXPRESSION: Final = "a string or a comment of an expression"
 
 
 class _Spans:

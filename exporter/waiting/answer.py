@@ -197,7 +197,7 @@ def _words(verdict: Verdict) -> str:
         return "; ".join(reason.words for reason in verdict.reasons)
     absent = sorted(each.resource for each in verdict.reasons if _not_offered(each))
     if absent:
-        # What else such a node is short of helps nobody.
+        # More of another resource would not help on such a node.
         return f"without {' and '.join(absent)}"
     short = sorted(each.resource for each in verdict.reasons if each.resource)
     words = [f"short of {' and '.join(short)}"] if short else []

@@ -70,13 +70,6 @@ class PodVerdicts:
         """Return the number of nodes with an answer."""
         return sum(len(nodes) for verdict, nodes in self.groups if verdict.answer == answer)
 
-    def by_filter(self) -> Mapping[str, int]:
-        """Return the number of nodes that are out, by the filter that fails."""
-        found: Counter[str] = Counter()
-        for verdict, nodes in self.groups:
-            found[verdict.filter] += len(nodes) if verdict.answer == "no" else 0
-        return +found
-
     def message(self) -> str | None:
         """Return the scheduler's message about this pod, without its sentences about preemption.
 

@@ -12,8 +12,10 @@ from exporter.fleet.pages.page import FleetScene, fleet_drawing
 from exporter.fleet.pages.routes import FleetPages, make_hub_app
 from exporter.fleet.pages.tables import Orders
 from exporter.fleet.pages.usage import UsagePages
+from exporter.fleet.pages.waiting_routes import WaitingPages
 from exporter.fleet.prometheus import Prometheus, Sample
 from exporter.fleet.usage.prices import Price, Prices
+from exporter.fleet.waiting_watch import WaitingRead
 from exporter.fleet.watch import FleetRead
 from exporter.web.kit.html import page
 from exporter.web.kit.live.broadcaster import Ticker
@@ -40,7 +42,9 @@ class Response(NamedTuple):
 
 async def asked(read: FleetRead, path: str, only: tuple[str, ...] = (), **headers: str) -> Response:
     """Return the response of a hub with this read to a request; ``only`` are the namespaces that it shows."""
-    app = make_hub_app(FleetPages(lambda: read, NodeUrl(), only=only), Ticker())
+    pages = FleetPages(lambda: read, NodeUrl(), only=only)
+    waiting = WaitingPages(WaitingRead, tuple, NodeUrl())
+    app = make_hub_app(pages, Ticker(), waiting=waiting, usage=usage_pages())
     async with TestClient(TestServer(app)) as client, client.get(path, headers=headers) as response:
         return Response(response.status, dict(response.headers), await response.text())
 

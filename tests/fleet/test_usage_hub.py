@@ -18,6 +18,7 @@ from exporter.fleet.usage.prices import Price, Prices
 from exporter.fleet.watch import FleetRead
 from exporter.web.kit.live.broadcaster import Ticker
 from tests.fleet.shown import words
+from tests.fleet.waiting_cluster import waiting_pages
 
 NOW = 1_761_955_200.0  # 2025-11-01
 PRICES = Prices(currency="EUR", account="lab", prices=(Price(model="L4", price=1.0),))
@@ -64,7 +65,7 @@ def browsed(
 
     async def run() -> None:
         pages = UsagePages(cast("Prometheus", prometheus), prices, only, clock=lambda: NOW)
-        app = make_hub_app(FleetPages(FleetRead, NodeUrl()), Ticker(), usage=pages)
+        app = make_hub_app(FleetPages(FleetRead, NodeUrl()), Ticker(), waiting=waiting_pages(), usage=pages)
         async with TestClient(TestServer(app)) as client:
             await browse(client)
 

@@ -16,7 +16,7 @@ from exporter.fleet.watch import FleetRead
 from exporter.web.kit.html import page
 from exporter.web.kit.live.broadcaster import Ticker
 from tests.fleet.answering import Samples, connected, nothing
-from tests.fleet.shown import Response, words
+from tests.fleet.shown import Response, usage_pages, words
 from tests.fleet.waiting_cluster import NOW, facts, holder, objects, view, waiting_pages, waiting_read, waits
 
 HOSTILE = '<script>alert(1)</script>"\u202e\x1b'
@@ -32,7 +32,7 @@ async def asked(
 ) -> Response:
     """Return the response of a hub with these answers to a request."""
     fleet = FleetPages(FleetRead, NodeUrl(), only=only)
-    app = make_hub_app(fleet, Ticker(), waiting=waiting_pages(read, only))
+    app = make_hub_app(fleet, Ticker(), waiting=waiting_pages(read, only), usage=usage_pages())
     async with TestClient(TestServer(app)) as client, client.get(path, headers=headers) as response:
         return Response(response.status, dict(response.headers), await response.text())
 

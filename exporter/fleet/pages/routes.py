@@ -25,7 +25,6 @@ from exporter.fleet.pages.usage import UsagePages
 from exporter.fleet.pages.waiting_routes import WaitingPages, WaitingRoutes
 from exporter.fleet.targets import some_names
 from exporter.fleet.text import fleet_text
-from exporter.fleet.waiting_watch import WaitingRead
 from exporter.fleet.watch import AdviceRead, FleetRead
 from exporter.formats.advice import advice_csv
 from exporter.web.kit.application import build_app
@@ -177,17 +176,16 @@ def make_hub_app(  # noqa: PLR0913 - by keyword
     pages: FleetPages,
     ticker: Ticker,
     *,
-    waiting: WaitingPages | None = None,
-    usage: UsagePages | None = None,
+    waiting: WaitingPages,
+    usage: UsagePages,
     prefix: str = "",
     frame_ancestors: Sequence[str] = (),
 ) -> web.Application:
     """Return the application of the hub, also served below ``prefix``.
 
-    ``ticker`` ticks with each read of the cluster. Without ``waiting`` nothing is known of pods that wait.
+    ``ticker`` ticks with each read of the cluster.
     """
     streams = Broadcaster(ticker)
-    waiting = waiting or WaitingPages(WaitingRead, tuple, NodeUrl())
     routes = _Routes(pages, streams, waiting)
     app = build_app(
         [
@@ -197,7 +195,7 @@ def make_hub_app(  # noqa: PLR0913 - by keyword
             web.get("/api/v1/fleet", routes.document),
             web.get("/api/v1/advice", routes.advice),
             *WaitingRoutes(waiting, streams, routes.namespaces).table(),
-            *(usage or UsagePages()).routes(),
+            *usage.routes(),
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),

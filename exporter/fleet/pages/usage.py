@@ -62,7 +62,7 @@ class UsagePages:
 
     def __init__(
         self,
-        prometheus: Prometheus | None = None,
+        prometheus: Prometheus,
         prices: Prices | None = None,
         only: tuple[str, ...] = (),
         clock: Callable[[], float] = time.time,
@@ -139,20 +139,15 @@ class UsagePages:
 
     async def _usage(self, choice: Choice) -> Usage:
         at = self._clock()
-        usage = await read_usage(self._server(), at, choice.period(at), choice.by)
+        usage = await read_usage(self._prometheus, at, choice.period(at), choice.by)
         return replace(usage, only=self._only)
-
-    def _server(self) -> Prometheus:
-        if self._prometheus is None:
-            raise PrometheusError("no Prometheus is set")
-        return self._prometheus
 
     async def _bill(self, request: web.Request, choice: Choice) -> web.StreamResponse:
         with _answered():
             prices = require_account(self._prices)
             require_prices(await self._read(choice._replace(by="namespace")), prices)
             at = self._clock()
-            days = self._in_turn(focus_days(self._server(), at, choice.period(at), prices, self._only))
+            days = self._in_turn(focus_days(self._prometheus, at, choice.period(at), prices, self._only))
             header, _ = await anext(days)
         headers = _saved_as(f"focus-{choice.month or '30-days'}.csv")
         response = web.StreamResponse(headers={"Content-Type": TYPES["focus"], **headers})

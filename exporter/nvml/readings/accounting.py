@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from exporter.model import GpuReading, ProcessAccount, ProcessAccounts
 from exporter.model.bounds import IMPOSSIBLE_VALUE, Bound
+from exporter.model.hardware import BOOKING_SECONDS
 from exporter.nvml.driver.accounting import PIDS, STATS, STATS_V2
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.records import Call
@@ -25,8 +26,6 @@ FORMS: tuple[Call, ...] = ((STATS_V2, ()), (STATS, ()))
 FEWEST_KEPT = 128
 # More would take a sweep too long.
 MOST_ACCOUNTS = 1024
-# The driver books samples this often, in seconds.
-BOOKING_SECONDS = 1.0
 # Ten times the longest that NVIDIA documents, in seconds.
 LONGEST_SAMPLE = 10.0
 # Of a process, in microseconds: 15 years.

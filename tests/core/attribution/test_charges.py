@@ -10,7 +10,7 @@ from exporter.attribution import CgroupIndex, HoldingsIndex
 from exporter.attribution.cgroup_places import paths_above
 from exporter.attribution.charges import without_own_limit
 from exporter.model import ContainerRef, DeviceKey, GpuIdentity, Holding, Holdings, PodIdentity, Workloads
-from exporter.model.memory_limits import Cgroup, CgroupTree, disagreement, zone_of
+from exporter.model.memory_limits import Cgroup, CgroupTree, unexplained_difference, zone_of
 from exporter.model.readings import CgroupMemory
 from tests.core.attribution.build import (
     GIB,
@@ -215,7 +215,7 @@ def seen(cgroups, *sizes):
 def test_where_processes_are_seen_they_are_the_meter():
     a = row(seen(tree(of("a", 3 * GIB, hard=4 * GIB), of("b", GIB)), 2 * GIB, GIB), "a")
     assert (a.memory_used, a.memory_source, a.memory_charged) == (2 * GIB, "process", 3 * GIB)
-    assert disagreement(a.memory_used, a.memory_charged, a.processes) == -GIB
+    assert unexplained_difference(a.memory_used, a.memory_charged, a.processes) == -GIB
 
 
 def test_a_proven_zero_gives_way_to_a_charge():
@@ -234,7 +234,7 @@ def test_a_proven_zero_gives_way_to_a_charge():
     ],
 )
 def test_meters_disagree_by_more_than_a_context_for_each_process(by_processes, charged, processes, expected):
-    assert disagreement(by_processes, charged, processes) == expected
+    assert unexplained_difference(by_processes, charged, processes) == expected
 
 
 def test_meters_of_another_moment_are_not_added_up_to_more_than_there_is():

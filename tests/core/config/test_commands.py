@@ -13,7 +13,7 @@ from tests.core.commands.program import output_of, run
 from tests.core.config.test_settings import BAD_VALUES, VALUES, kebab, variable
 
 COMMANDS = list(HELP)
-# Of the flag of an option that is none of the table: the commands that have it.
+# Flags that are not in the table of settings, with the commands that have them.
 OWN_FLAGS = {
     "--format": {"snapshot", "usage"},
     "--month": {"usage"},

@@ -1,4 +1,4 @@
-"""The files of the controller ``dmem``: what is read of them, and what nobody can make of them."""
+"""The files of the controller ``dmem``: what is read, and what hostile content leaves unknown."""
 
 import os
 

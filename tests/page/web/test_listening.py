@@ -179,7 +179,7 @@ async def test_without_any_address_the_reason_is_raised(host, families):
 @pytest.mark.parametrize("text", [":{}", "[::]:{}"])
 @pytest.mark.parametrize("family", sorted(HERE))
 async def test_a_port_that_one_family_has_taken_is_an_error(text, family):
-    """It would be the page of somebody else for some clients. Nothing stays open."""
+    """Some clients would get the page of another program. No socket stays open."""
     # A port that the system would choose could be that of another program's connection afterwards.
     port = free_port()
     refused = pytest.raises(ListenError, match="Address already in use; choose another with --listen")

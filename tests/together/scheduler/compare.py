@@ -139,7 +139,7 @@ class Comparison:
         made = self._api.create(pod)
         node, message = self._outcomes.of(made["metadata"]["uid"])
         if not node:
-            # Else it might be bound later, to what another pod is told to be free.
+            # A pod that stays could be bound later, to devices that the next comparison takes for free.
             self._api.delete(made)
         # What a pod that waits has, whatever comes of it.
         made["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
@@ -159,7 +159,9 @@ class Comparison:
         counts["pods with the scheduler's message, equal to ours"] += verdicts.message() is not None
         for verdict, nodes in verdicts.groups:
             counts[f"verdicts: {verdict.answer}"] += len(nodes)
-        self.tally.by_filter.update(verdicts.by_filter())
+        for verdict, nodes in verdicts.groups:
+            if verdict.answer == "no":
+                self.tally.by_filter[verdict.filter] += len(nodes)
         words = {words for verdict, _ in verdicts.groups for words in verdict.unjudged}
         self.tally.unjudged.update(words or {"nothing"})
 
